@@ -1,0 +1,1 @@
+//! trn3-program.
