@@ -1,1 +1,32 @@
-//! trn3-isa.
+//! The instructions, one file each, and the arithmetic of the systolic array.
+//!
+//! A file under `tensor/`, `vector/`, `scalar/`, `gpsimd/` or `dma/` holds one instruction: its documentation, its
+//! parameters, its rules, its semantics and its cost. Semantics know no time; costs know no data. [`Opcode`] is the
+//! table of all of them.
+
+pub mod array;
+
+mod arguments;
+mod context;
+mod cost;
+mod dma;
+mod gpsimd;
+mod instruction;
+mod machine;
+mod operator;
+mod rules;
+mod scalar;
+mod simd;
+mod table;
+mod tensor;
+mod vector;
+
+pub use arguments::{Argument, Arguments, Parameter, Use};
+pub use context::{Context, Finding, RecordOptions, Strictness};
+pub use cost::{Cost, Generation, Multiply, Stream, Transfer, Work};
+pub use instruction::{Engine, Instruction, Intern, OPERANDS_MAX, Operand, PatternId};
+pub use machine::{Machine, Registers, Scratch, Tables, ValueOptions};
+pub use operator::Operator;
+pub use rules::{Rule, SHARED as SHARED_RULES};
+pub use table::{Definition, Exactness, Opcode};
+pub use tensor::accumulation::{Accumulate, accumulate_of, set_accumulate};

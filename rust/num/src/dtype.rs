@@ -4,7 +4,9 @@
 ///
 /// The names are those of the public NKI reference. `float6_*`, `float8_e3m4` and the unpacked `float4_e2m1fn` (one
 /// code a byte) have no `nki.language` name; codecs read and write them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 #[repr(u8)]
 pub enum Dtype {
     /// One byte, 0 or 1.
@@ -127,7 +129,11 @@ impl Dtype {
             | Dtype::Tfloat32
             | Dtype::Float8E5m2X4
             | Dtype::Float8E4m3fnX4 => 4,
-            Dtype::Uint16 | Dtype::Int16 | Dtype::Bfloat16 | Dtype::Float16 | Dtype::Float4E2m1fnX4 => 2,
+            Dtype::Uint16
+            | Dtype::Int16
+            | Dtype::Bfloat16
+            | Dtype::Float16
+            | Dtype::Float4E2m1fnX4 => 2,
             _ => 1,
         }
     }
@@ -148,7 +154,10 @@ impl Dtype {
 
     /// Whether the element is a word of four microscaled codes.
     pub const fn is_packed(self) -> bool {
-        matches!(self, Dtype::Float8E5m2X4 | Dtype::Float8E4m3fnX4 | Dtype::Float4E2m1fnX4)
+        matches!(
+            self,
+            Dtype::Float8E5m2X4 | Dtype::Float8E4m3fnX4 | Dtype::Float4E2m1fnX4
+        )
     }
 
     /// Whether the element is one floating-point number (packed words are not).

@@ -1,1 +1,22 @@
-//! trn3-program.
+//! Recorded Programs: built one instruction at a time, checked, placed in SBUF and PSUM, ordered, stored.
+//!
+//! A [`Builder`] takes instructions and knows, byte by byte, what has been written by whom. [`Builder::finish`] gives
+//! an immutable [`Program`]: an arena of instructions with their producers, tensors with addresses, and the findings.
+//! Left out: spilling, dynamic loops and explicit addresses.
+//!
+//! Invariants: values follow program order; an instruction's producers are all earlier in it; an address is used again
+//! only when the memory has none that was never used or was freed earlier.
+
+mod builder;
+mod dependencies;
+mod error;
+mod file;
+mod liveness;
+mod placement;
+mod program;
+
+pub use builder::{Builder, Fill, FillValue, TensorRequest};
+pub use dependencies::Edges;
+pub use error::FileError;
+pub use liveness::Lifetime;
+pub use program::{Line, Place, Program, StoredFinding, Taint};

@@ -1,0 +1,1 @@
+"""trn3: an emulator of AWS Trainium3."""

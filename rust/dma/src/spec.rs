@@ -1,0 +1,288 @@
+//! The constants of a core's DMA engines.
+//!
+//! The numbers are those of the hardware table; the names in capitals are those of timing.md section 8.2.
+
+use trn3_sim::Picos;
+use trn3_spec::Target;
+
+use crate::transfer::{Mode, Operation, Route, Shape};
+
+/// Which ready queue an engine serves next. A packet that was started completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arbitration {
+    /// Every queue in turn, a packet each.
+    RoundRobin,
+    /// The lowest class first; within a class every queue in turn.
+    StrictPriority,
+}
+
+/// The DMA engines of a core.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DmaSpec {
+    /// What the hardware table says of DMA.
+    pub table: trn3_spec::DmaSpec,
+    /// Neighbouring partitions that one engine serves.
+    pub partitions_per_engine: u32,
+    /// How ready queues share an engine.
+    pub arbitration: Arbitration,
+    /// `BW_EFF`: what an engine moves a second while a descriptor streams; the loaded bandwidth of the table. Its peak
+    /// bandwidth instead gives the option `bw_seq`: sequential transfers on an idle memory.
+    pub bandwidth_bytes_per_s: u64,
+    /// `ENGINE_SKEW` where software made the descriptors; the table has only that of the hardware DGE.
+    pub engine_skew_software: Picos,
+}
+
+/// timing.md section 8.2, `ENGINE_SKEW`: "swdge ≈24 and irregular" (derived, Trn2; example 2 of the DMA overview).
+const ENGINE_SKEW_SOFTWARE: Picos = Picos::from_ns(24);
+
+impl DmaSpec {
+    /// The engines of a core of `target`.
+    #[must_use]
+    pub fn new(target: &Target) -> DmaSpec {
+        let table = target.chip.dma.clone();
+        DmaSpec {
+            partitions_per_engine: table.engine_partitions(target.core.sbuf.partitions),
+            arbitration: if target.core.capability.dma_priority {
+                Arbitration::StrictPriority
+            } else {
+                Arbitration::RoundRobin
+            },
+            bandwidth_bytes_per_s: table.engine.bandwidth_loaded_bytes_per_s,
+            engine_skew_software: ENGINE_SKEW_SOFTWARE,
+            table,
+        }
+    }
+
+    /// Engines of a core.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than 128.
+    #[must_use]
+    pub fn engines(&self) -> u8 {
+        let engines = u8::try_from(self.table.engines_per_core)
+            .ok()
+            .filter(|&engines| engines <= 128);
+        engines.expect("a core has at most 128 DMA engines")
+    }
+
+    /// Queues of an engine.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than 64.
+    #[must_use]
+    pub fn queues(&self) -> u8 {
+        let queues = u8::try_from(self.table.queues_per_engine)
+            .ok()
+            .filter(|&queues| queues <= 64);
+        queues.expect("a DMA engine has at most 64 queues")
+    }
+
+    /// `SEM_WRITE`: the semaphore write that ends an engine's part of a transfer.
+    #[must_use]
+    pub fn semaphore_write(&self) -> Picos {
+        Picos(self.table.semaphore_write_ps)
+    }
+
+    /// `SEM_DMA_DONE`: from the last semaphore write to the consumer's issue. The caller adds it.
+    #[must_use]
+    pub fn semaphore_to_consumer(&self) -> Picos {
+        Picos(self.table.done_ps)
+    }
+
+    /// `DMA_GAP`: from the last data of a transfer on a queue of an engine to the first data of the next one there.
+    /// The semaphore write happens meanwhile; another queue may use the engine for the rest (assumed).
+    #[must_use]
+    pub fn gap(&self) -> Picos {
+        Picos(self.table.gap_ps)
+    }
+
+    /// Partitions that the engines serve together.
+    #[must_use]
+    pub fn partitions(&self) -> u32 {
+        self.table.engines_per_core * self.partitions_per_engine
+    }
+
+    /// How long the issuer is busy with a transfer before it can issue the next: `T_DGE(P)` keeps a sequencer and its
+    /// DGE, `SWDGE_GEN(P)` keeps GpSimd, static descriptors keep nobody.
+    #[must_use]
+    pub fn issue_interval(&self, mode: Mode, shape: &Shape) -> Picos {
+        match mode {
+            Mode::Hardware => Picos(
+                self.table
+                    .hwdge
+                    .duration_ps(self.generation_partitions(shape)),
+            ),
+            Mode::Software => Picos(
+                self.table
+                    .swdge
+                    .duration_ps(self.generation_partitions(shape)),
+            ),
+            Mode::Static => Picos::ZERO,
+        }
+    }
+
+    /// From the trigger's start to the first packet on the first engine.
+    #[must_use]
+    pub fn trigger_to_first(&self, mode: Mode, shape: &Shape) -> Picos {
+        match mode {
+            Mode::Hardware => self.issue_interval(mode, shape) + Picos(self.table.to_first_ps),
+            // The trigger of a software DGE starts when its descriptors are made.
+            Mode::Software => Picos(self.table.to_first_ps),
+            Mode::Static => Picos(self.table.static_to_first_ps),
+        }
+    }
+
+    /// The start of engine `engine` after the first one.
+    #[must_use]
+    pub fn skew(&self, mode: Mode, engine: u8) -> Picos {
+        let step = if mode == Mode::Software {
+            self.engine_skew_software
+        } else {
+            Picos(self.table.engine_skew_ps)
+        };
+        step * u64::from(engine)
+    }
+
+    /// P in `T_DGE(P)`. A transfer within HBM has one part an engine, and is counted like as many partitions (assumed).
+    fn generation_partitions(&self, shape: &Shape) -> u32 {
+        if shape.route() == Route::HbmToHbm {
+            self.table.engines_per_core
+        } else {
+            shape.partitions()
+        }
+    }
+
+    /// How long an engine takes over one descriptor of `bytes`:
+    /// `max(DESC_MIN, bytes/BW_EFF + DESC_OVH [+ ST_SMALL])`.
+    ///
+    /// # Panics
+    ///
+    /// If the operation is one that the core does not have, or that moves at no speed.
+    #[must_use]
+    pub fn descriptor_time(&self, bytes: u64, route: Route, operation: Operation) -> Picos {
+        let small = route.writes_hbm() && bytes <= self.table.small_store_bytes_max;
+        let extra = if small { self.table.small_store_ps } else { 0 };
+        let streaming = Picos::to_move(bytes, self.bandwidth(route, operation));
+        let whole = streaming + Picos(self.table.descriptor.overhead_ps) + Picos(extra);
+        // At least a picosecond, so that a table of zeros still makes progress.
+        whole
+            .max(Picos(self.table.descriptor.duration_min_ps))
+            .max(Picos(1))
+    }
+
+    /// `XPOSE_EFF`, `XPOSE_EFF_SB`, `CCE_EFF` and `RAW_EFF` scale the streaming part.
+    fn bandwidth(&self, route: Route, operation: Operation) -> u64 {
+        let transpose = &self.table.transpose;
+        let aligned = if route.reads_hbm() {
+            transpose.hbm_ratio
+        } else {
+            transpose.sbuf_ratio
+        };
+        let ratio = match operation {
+            Operation::Copy => return self.bandwidth_bytes_per_s,
+            Operation::Transpose => aligned,
+            Operation::TransposeUnaligned => aligned * transpose.misaligned_ratio,
+            Operation::Compute => self.table.compute_ratio,
+            Operation::Accumulate => self
+                .table
+                .read_add_write_ratio
+                .expect("a core that cannot add into SBUF refuses the instruction"),
+        };
+        // One correctly rounded product of two table values: the same on every machine.
+        let bandwidth = (self.bandwidth_bytes_per_s as f64 * ratio).round() as u64;
+        assert!(
+            bandwidth > 0,
+            "a transfer that moves at no speed never ends"
+        );
+        bandwidth
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn v3() -> DmaSpec {
+        DmaSpec::new(&Target::load("trn2").expect("a built-in table"))
+    }
+
+    pub(crate) fn v4() -> DmaSpec {
+        DmaSpec::new(&Target::load("trn3").expect("a built-in table"))
+    }
+
+    /// Trn1, as far as timing.md section 8.2 has values of its own.
+    pub(crate) fn v2() -> DmaSpec {
+        let mut spec = DmaSpec {
+            bandwidth_bytes_per_s: 17_400_000_000,
+            ..v3()
+        };
+        spec.table.descriptor.duration_min_ps = 7_000;
+        spec
+    }
+
+    /// `bw_seq`.
+    pub(crate) fn v3_sequential() -> DmaSpec {
+        DmaSpec {
+            bandwidth_bytes_per_s: v3().table.engine.bandwidth_peak_bytes_per_s,
+            ..v3()
+        }
+    }
+
+    #[test]
+    fn issue_and_start_follow_the_mode() {
+        let shape = Shape::rows(Route::HbmToSbuf, 128, 4).expect("a shape");
+        // timing.md section 8.2: T_DGE = 170 + 3.06 P on Trn2 and 170 + 3.36 P on Trn3; SWDGE_GEN = 480 + 0.8 P.
+        assert_eq!(v3().issue_interval(Mode::Hardware, &shape), Picos(561_680));
+        assert_eq!(v4().issue_interval(Mode::Hardware, &shape), Picos(600_080));
+        assert_eq!(v4().issue_interval(Mode::Software, &shape), Picos(582_400));
+        assert_eq!(v4().issue_interval(Mode::Static, &shape), Picos::ZERO);
+        assert_eq!(
+            v3().trigger_to_first(Mode::Hardware, &shape),
+            Picos(1_261_680)
+        );
+        assert_eq!(
+            v3().trigger_to_first(Mode::Software, &shape),
+            Picos(700_000)
+        );
+        assert_eq!((v3().partitions_per_engine, v3().partitions()), (8, 128));
+    }
+
+    #[test]
+    fn descriptors_take_what_the_table_says() {
+        // timing.md section 8.2, DESC_OVH: 156, 83, 27 and 17 ns were measured on Trn2 at the peak of 27.2 B/ns.
+        for (bytes, measured_ns) in [(4096, 156.0), (2048, 83.0), (512, 27.0), (256, 17.0)] {
+            let model = v3_sequential()
+                .descriptor_time(bytes, Route::HbmToSbuf, Operation::Copy)
+                .as_ns_f64();
+            assert!(
+                (model - measured_ns).abs() < 4.0,
+                "{bytes} B: {model} ns, measured {measured_ns}"
+            );
+        }
+        let time = |bytes, route| v3().descriptor_time(bytes, route, Operation::Copy).0;
+        assert_eq!(time(4, Route::HbmToSbuf), 8_000);
+        assert_eq!(
+            time(256, Route::SbufToHbm) - time(256, Route::HbmToSbuf),
+            24_000
+        );
+        assert_eq!(time(257, Route::SbufToHbm), time(257, Route::HbmToSbuf));
+    }
+
+    #[test]
+    fn operations_stretch_the_streaming_part_only() {
+        let spec = v4();
+        let time = |route, operation| spec.descriptor_time(4096, route, operation).0 - 5_000;
+        let copy = time(Route::HbmToSbuf, Operation::Copy);
+        assert_eq!(copy, 119_069);
+        assert_eq!(time(Route::HbmToSbuf, Operation::Transpose), 132_299); // ÷ 0.9
+        assert_eq!(time(Route::SbufToSbuf, Operation::Transpose), 238_139); // ÷ 0.5
+        assert_eq!(
+            time(Route::HbmToSbuf, Operation::TransposeUnaligned),
+            264_599
+        ); // ÷ 0.45
+        assert_eq!(time(Route::HbmToSbuf, Operation::Compute), 238_139);
+        assert_eq!(time(Route::HbmToSbuf, Operation::Accumulate), copy);
+    }
+}

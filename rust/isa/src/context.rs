@@ -1,0 +1,272 @@
+//! What an instruction asks while it is being recorded, and the checks that all of them share.
+
+use crate::arguments::{Argument, Arguments};
+use crate::instruction::{Engine, Instruction, Intern, Operand};
+use crate::operator::Operator;
+use crate::rules::{self, Rule};
+use serde::{Deserialize, Serialize};
+use trn3_mem::{Space, View, Violation};
+use trn3_num::Dtype;
+use trn3_spec::Target;
+
+/// What stops a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Strictness {
+    /// Runs what the public simulator runs and reports the rest.
+    Lenient,
+    /// Every stated rule is an error.
+    Documented,
+    /// Also what only the device or its compiler would refuse.
+    Hardware,
+}
+
+impl Strictness {
+    /// The strictness of that name.
+    pub fn from_name(name: &str) -> Option<Strictness> {
+        match name {
+            "lenient" => Some(Strictness::Lenient),
+            "documented" => Some(Strictness::Documented),
+            "hardware" => Some(Strictness::Hardware),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Strictness::Lenient => "lenient",
+            Strictness::Documented => "documented",
+            Strictness::Hardware => "hardware",
+        }
+    }
+}
+
+/// Options that change what is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RecordOptions {
+    /// What stops the recording.
+    pub checks: Strictness,
+    /// NKI version, minor number: 6 is 0.6.
+    pub nki_version: u8,
+}
+
+impl Default for RecordOptions {
+    fn default() -> Self {
+        RecordOptions { checks: Strictness::Lenient, nki_version: 6 }
+    }
+}
+
+/// A deviation from the documents that did not stop the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What was broken.
+    pub violation: Violation,
+    /// User's line, an index into the Program's line table.
+    pub line: u32,
+}
+
+/// The recorder's side of an instruction's checks.
+pub struct Context<'a> {
+    /// The hardware.
+    pub target: &'a Target,
+    /// Strictness and version.
+    pub options: RecordOptions,
+    /// Where patterns go.
+    pub patterns: &'a mut dyn Intern,
+    /// Where deviations go.
+    pub findings: &'a mut Vec<Finding>,
+    /// User's line.
+    pub line: u32,
+}
+
+/// SBUF only.
+pub const SBUF: &[Space] = &[Space::Sbuf];
+/// PSUM only.
+pub const PSUM: &[Space] = &[Space::Psum];
+/// Both on-chip memories.
+pub const ON_CHIP: &[Space] = &[Space::Sbuf, Space::Psum];
+
+/// A broken rule of the table.
+pub fn broken(rule: &Rule, operand: &'static str, value: impl Into<String>, limit: impl Into<String>) -> Violation {
+    Violation::new(rule.id, operand, value, limit, rule.fix)
+}
+
+impl Context<'_> {
+    /// Reports a deviation: a finding below `level`, an error from there on.
+    ///
+    /// # Errors
+    /// The strictness is at least `level`.
+    pub fn deviation(&mut self, level: Strictness, violation: Violation) -> Result<(), Violation> {
+        if self.options.checks >= level {
+            return Err(violation);
+        }
+        self.findings.push(Finding { violation, line: self.line });
+        Ok(())
+    }
+
+    /// Puts a view into an operand slot.
+    pub fn operand(&mut self, view: &View) -> Operand {
+        Operand { tensor: view.tensor, pattern: self.patterns.intern(view), offset: view.offset }
+    }
+
+    /// Puts a view into a slot that is read.
+    pub fn reads(&mut self, instruction: &mut Instruction, slot: usize, view: &View) {
+        instruction.operands[slot] = self.operand(view);
+        instruction.reads |= 1 << slot;
+    }
+
+    /// Puts a view into a slot that is written.
+    pub fn writes(&mut self, instruction: &mut Instruction, slot: usize, view: &View) {
+        instruction.operands[slot] = self.operand(view);
+        instruction.writes |= 1 << slot;
+    }
+
+    /// Checks an on-chip operand: memory, partitions, dimensions.
+    ///
+    /// # Errors
+    /// A broken rule of `operand.*` or `partition.*`.
+    pub fn check_tile(&mut self, view: &View, name: &'static str, spaces: &[Space]) -> Result<(), Violation> {
+        if !spaces.contains(&view.space) {
+            let allowed = spaces.iter().map(|space| space.name()).collect::<Vec<_>>().join(" or ");
+            let value = format!("is in {}", view.space.name());
+            return Err(broken(&rules::OPERAND_SPACE, name, value, format!("must be in {allowed}")));
+        }
+        if view.index.is_some() {
+            return Err(broken(&rules::INDIRECT, name, "is indirect", "must be static"));
+        }
+        let partitions = view.partitions();
+        let limit = self.target.core.sbuf.partitions;
+        if partitions > limit {
+            let value = format!("has {partitions} partitions");
+            return Err(broken(&rules::PARTITIONS_MAX, name, value, format!("limit {limit}")));
+        }
+        let free_dims = view.merged().len();
+        if view.dims.len() > 5 || free_dims > 5 {
+            let value = format!("has {} free dimensions", view.dims.len() - 1);
+            return Err(broken(&rules::FREE_DIMS_MAX, name, value, "limit 4"));
+        }
+        let start = view.partition_start();
+        let allowed = match partitions {
+            0..=32 => start % 32 == 0,
+            33..=64 => start % 64 == 0,
+            _ => start == 0,
+        };
+        if !allowed {
+            let value = format!("{partitions} partitions start at {start}");
+            let violation = broken(&rules::PARTITION_START, name, value, rules::PARTITION_START.text);
+            self.deviation(Strictness::Documented, violation)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that two streamed operands have the same partitions and elements.
+    ///
+    /// # Errors
+    /// `operand.shape_match`.
+    pub fn check_same_shape(&self, view: &View, name: &'static str, other: &View, other_name: &str) -> Result<(), Violation> {
+        if view.partitions() == other.partitions() && view.free_size() == other.free_size() {
+            return Ok(());
+        }
+        Err(broken(
+            &rules::SHAPE_MATCH,
+            name,
+            format!("has shape {:?}", view.shape().as_slice()),
+            format!("{other_name} has {:?}", other.shape().as_slice()),
+        ))
+    }
+
+    /// Checks that an operand's dtype is no packed type.
+    ///
+    /// # Errors
+    /// `operand.dtype`.
+    pub fn check_unpacked(&self, view: &View, name: &'static str) -> Result<(), Violation> {
+        if view.dtype.is_packed() {
+            let value = format!("is {}", view.dtype.name());
+            return Err(broken(&rules::OPERAND_DTYPE, name, value, "packed types go to nc_matmul_mx and dma_copy only"));
+        }
+        Ok(())
+    }
+
+    /// A constant or a `(P, 1)` tile: puts the tile into `slot`, or the constant's FP32 bits into `constants[at]`.
+    ///
+    /// # Errors
+    /// Neither, or a tile of another shape.
+    pub fn vector_operand(
+        &mut self,
+        instruction: &mut Instruction,
+        arguments: &Arguments<'_>,
+        name: &'static str,
+        slot: usize,
+        at: usize,
+        partitions: u32,
+    ) -> Result<(), Violation> {
+        match arguments.get(name) {
+            Argument::View(view) => {
+                self.check_tile(view, name, ON_CHIP)?;
+                if view.partitions() != partitions || view.free_size() != 1 {
+                    return Err(broken(
+                        &rules::VECTOR_OPERAND,
+                        name,
+                        format!("has shape {:?}", view.shape().as_slice()),
+                        format!("must be ({partitions}, 1)"),
+                    ));
+                }
+                self.reads(instruction, slot, view);
+            }
+            _ => instruction.constants[at] = (arguments.number(name)? as f32).to_bits(),
+        }
+        Ok(())
+    }
+
+    /// The ALU operator that an argument names.
+    ///
+    /// # Errors
+    /// Not one of the operators.
+    pub fn operator(&self, arguments: &Arguments<'_>, name: &'static str) -> Result<Option<Operator>, Violation> {
+        let Some(given) = arguments.operator_or_none(name)? else { return Ok(None) };
+        Operator::from_name(given).map(Some).ok_or_else(|| {
+            let known = Operator::ALL.iter().map(|op| op.name()).collect::<Vec<_>>().join(", ");
+            broken(&rules::OPERATOR, name, format!("is {given}"), format!("must be one of {known}"))
+        })
+    }
+
+    /// The engine that an argument names, if it names one.
+    ///
+    /// # Errors
+    /// An engine that the instruction does not run on.
+    pub fn engine(&self, arguments: &Arguments<'_>, allowed: &[Engine]) -> Result<Option<Engine>, Violation> {
+        let member = arguments.member("engine", "engine")?.unwrap_or("unknown");
+        if member == "unknown" {
+            return Ok(None);
+        }
+        match Engine::from_name(member).filter(|engine| allowed.contains(engine)) {
+            Some(engine) => Ok(Some(engine)),
+            None => {
+                let names = allowed.iter().map(|engine| engine.name()).collect::<Vec<_>>().join(", ");
+                Err(broken(&rules::ENGINE, "engine", format!("is {member}"), format!("must be one of {names}")))
+            }
+        }
+    }
+
+    /// Refuses an argument that is documented and not offered yet.
+    ///
+    /// # Errors
+    /// The argument was given.
+    pub fn unimplemented(&self, arguments: &Arguments<'_>, name: &'static str) -> Result<(), Violation> {
+        match arguments.get(name) {
+            Argument::None => Ok(()),
+            given => Err(broken(
+                &rules::ARGUMENT_UNIMPLEMENTED,
+                name,
+                format!("is {}", given.describe()),
+                "trn3 does not have it yet",
+            )
+            .of(trn3_mem::Fault::Unimplemented)),
+        }
+    }
+}
+
+/// Whether the operands may be streamed as bit patterns.
+pub fn is_bit_pattern(dtype: Dtype) -> bool {
+    dtype.is_integer()
+}

@@ -1,0 +1,87 @@
+//! What an instruction asks of the hardware's time. No data.
+
+use trn3_mem::Space;
+
+/// Cycles of the executing engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stream {
+    /// Cycles in which operands stream.
+    pub stream: u64,
+    /// From issue to completion, on top of `stream`.
+    pub latency: u64,
+    /// Before the next instruction may issue, on top of `stream`.
+    pub overhead: u64,
+}
+
+/// A matrix product: LoadStationary and MultiplyMoving, `halves` times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Multiply {
+    /// Cycles of one LoadStationary.
+    pub load: u64,
+    /// From its issue to the stationary being in place.
+    pub load_latency: u64,
+    /// Cycles of one MultiplyMoving.
+    pub stream: u64,
+    /// From its issue to the result, on top of `stream`.
+    pub latency: u64,
+    /// Before the next MultiplyMoving, on top of `stream`.
+    pub overhead: u64,
+    /// Pairs of LoadStationary and MultiplyMoving (FP32 has two).
+    pub halves: u32,
+    /// First row and rows of the array tile, first column and columns.
+    pub tile: [u16; 4],
+    /// Whether the second server of the array may run it (a transpose on a full tile).
+    pub transposes: bool,
+}
+
+/// A transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transfer {
+    /// Where from.
+    pub from: Space,
+    /// Where to.
+    pub to: Space,
+    /// Partitions of the on-chip side; 0 when both sides are in HBM.
+    pub partitions: u32,
+    /// First of them.
+    pub partition_start: u32,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Bytes of the largest piece that is contiguous on both sides.
+    pub piece_bytes: u64,
+    /// Who makes the descriptors.
+    pub generation: Generation,
+    /// Service class, 0 most urgent.
+    pub priority: u8,
+}
+
+/// Who makes a transfer's descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Generation {
+    /// The DGE block driven by ScalarE's or SyncE's sequencer.
+    Hardware,
+    /// GpSimdE.
+    Software,
+    /// The host, at load time.
+    Static,
+}
+
+/// What an instruction costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cost {
+    /// Vector, Scalar and GpSimd engines.
+    Stream(Stream),
+    /// TensorE.
+    Multiply(Multiply),
+    /// DMA.
+    Transfer(Transfer),
+}
+
+/// Useful work of an instruction, for utilisation figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Work {
+    /// Floating-point operations of the array: two for each product.
+    pub flops: u64,
+    /// The same in BF16 equivalents, times four (FP32 counts 16, MX counts 1).
+    pub flops_bf16_quarters: u64,
+}

@@ -1,0 +1,269 @@
+//! `dma_copy`: a transfer between HBM and SBUF, with a cast or a gather of rows.
+
+use crate::arguments::{Arguments, Parameter, Use};
+use crate::context::{Context, broken};
+use crate::cost::{Cost, Generation, Transfer};
+use crate::instruction::{Engine, Instruction, Operand};
+use crate::machine::{Machine, Tables};
+use crate::rules::{self, Rule};
+use crate::table::{Definition, Exactness, Opcode, no_work};
+use trn3_mem::{Dim, Fault, Geometry, Space, View, Violation};
+use trn3_spec::Target;
+
+/// The table's entry.
+pub const DEFINITION: Definition = Definition {
+    name: "dma_copy",
+    doc: "Copies element i of ``src`` to element i of ``dst``, in the flattened order of both views.\n\n\
+        Different data types are cast through FP32 (packed types are not cast). With ``src.ap(..., vector_offset=v)`` \
+        row p comes from row ``v[p]`` of an HBM tensor (gather); with ``dst.ap(..., vector_offset=v)`` it goes there \
+        (scatter; among equal rows the last one stays).",
+    source: "nki/api/nki/isa/__init__.py, dma_copy; nki/get-started/about/nki-dma-overview.rst",
+    engines: &[Engine::Sync, Engine::Scalar, Engine::Gpsimd],
+    parameters: &[
+        Parameter { name: "dst", default: None, usage: Use::Write, doc: "SBUF or HBM, any shape of as many elements as src." },
+        Parameter { name: "src", default: None, usage: Use::Read, doc: "SBUF or HBM." },
+        Parameter { name: "priority", default: Some("None"), usage: Use::Constant, doc: "Service class 0 (most urgent) to 3, from v4." },
+        Parameter { name: "oob_mode", default: Some("oob_mode.error"), usage: Use::Constant, doc: "What a row index outside the tensor does: oob_mode.error or oob_mode.skip (the row keeps its old bytes)." },
+        Parameter { name: "dge_mode", default: Some("dge_mode.unknown"), usage: Use::Constant, doc: "Who makes the descriptors: dge_mode.hwdge, swdge, none or unknown (hwdge where it is possible)." },
+        Parameter { name: "engine", default: Some("engine.unknown"), usage: Use::Constant, doc: "engine.sync or engine.scalar with hwdge; engine.unknown is sync." },
+    ],
+    rules: &[SIZE, CAST, PRIORITY, HWDGE, INDEX, INDEX_BOUNDS],
+    exactness: Exactness::BitExact,
+    build,
+    execute,
+    cost,
+    work: no_work,
+};
+
+const SIZE: Rule = Rule {
+    id: "dma_copy.size",
+    text: "dst and src have the same number of elements",
+    source: "nki/api/nki/isa/__init__.py, dma_copy",
+    fix: "slice both sides to the same number of elements",
+};
+const CAST: Rule = Rule {
+    id: "dma_copy.cast",
+    text: "packed types are moved, not cast",
+    source: "nki/get-started/about/nki-dma-overview.rst",
+    fix: "use .view() so that both sides have the same packed type, or uint8, uint16 or uint32",
+};
+const PRIORITY: Rule = Rule {
+    id: "dma_copy.priority",
+    text: "priority is 0 to 3, from NeuronCore-v4",
+    source: "nki/api/nki/isa/__init__.py, dma_copy",
+    fix: "leave priority out",
+};
+const HWDGE: Rule = Rule {
+    id: "dma_copy.hwdge",
+    text: "the hardware DGE moves raw bytes of static addresses from v3, driven by sync or scalar; rows by index need swdge",
+    source: "nki/migration/index.rst; nki/deep-dives/nki-dge.rst",
+    fix: "leave dge_mode and engine out",
+};
+const INDEX: Rule = Rule {
+    id: "dma_copy.index",
+    text: "vector_offset is a (P, 1) tile of int32 or uint32 in SBUF, one index a row, and the other side is in SBUF or HBM",
+    source: "nki/deep-dives/nki-aps.rst",
+    fix: "give one index for each row of the pattern",
+};
+const INDEX_BOUNDS: Rule = Rule {
+    id: "dma_copy.index_bounds",
+    text: "a row index lies inside the tensor, unless oob_mode.skip",
+    source: "nki/api/nki/isa/__init__.py, dma_copy",
+    fix: "check the indices, or use oob_mode.skip",
+};
+
+const SKIP: u32 = 1;
+const GATHER: u32 = 2;
+const SCATTER: u32 = 4;
+const HARDWARE: u32 = 8;
+const SOFTWARE: u32 = 16;
+
+const MEMORIES: &[Space] = &[Space::Sbuf, Space::PrivateHbm, Space::SharedHbm];
+
+fn check_side(context: &mut Context<'_>, view: &View, name: &'static str) -> Result<(), Violation> {
+    if view.space.is_on_chip() {
+        return context.check_tile(view, name, MEMORIES);
+    }
+    if !MEMORIES.contains(&view.space) {
+        return Err(broken(&rules::OPERAND_SPACE, name, format!("is in {}", view.space.name()), "must be in sbuf or hbm"));
+    }
+    if let Some(index) = &view.index {
+        let words = matches!(index.dtype, trn3_num::Dtype::Int32 | trn3_num::Dtype::Uint32);
+        if !words || index.space != Space::Sbuf || index.elements() != u64::from(view.dims[0].count) {
+            let value = format!("has indices {} {:?} in {}", index.dtype.name(), index.shape().as_slice(), index.space.name());
+            return Err(broken(&INDEX, name, value, format!("must be int32 or uint32 ({}, 1) in sbuf", view.dims[0].count)));
+        }
+    }
+    Ok(())
+}
+
+fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruction, Violation> {
+    let (dst, src) = (arguments.view("dst")?, arguments.view("src")?);
+    check_side(context, dst, "dst")?;
+    check_side(context, src, "src")?;
+    if dst.elements() != src.elements() {
+        let value = format!("has {} elements, {:?}", src.elements(), src.shape().as_slice());
+        return Err(broken(&SIZE, "src", value, format!("dst has {}, {:?}", dst.elements(), dst.shape().as_slice())));
+    }
+    if dst.dtype != src.dtype && (dst.dtype.is_packed() || src.dtype.is_packed()) {
+        let value = format!("is {}", src.dtype.name());
+        return Err(broken(&CAST, "src", value, format!("dst is {}", dst.dtype.name())));
+    }
+    let mut instruction = Instruction::new(Opcode::DmaCopy, Engine::Sync);
+    let indirect = dst.index.is_some() || src.index.is_some();
+    let (engine, generation) = issuer(arguments, context, dst.dtype != src.dtype, indirect)?;
+    instruction.engine = engine;
+    instruction.flags = generation;
+    if arguments.member("oob_mode", "oob_mode")? == Some("skip") {
+        instruction.flags |= SKIP;
+    }
+    context.writes(&mut instruction, 0, dst);
+    context.reads(&mut instruction, 1, src);
+    match (&dst.index, &src.index) {
+        (Some(_), Some(_)) => return Err(broken(&INDEX, "src", "has indices", "only one side has them")),
+        (Some(index), None) => {
+            instruction.flags |= SCATTER;
+            context.reads(&mut instruction, 2, index);
+            // Rows that are not named keep their bytes: what a scatter writes is not known while recording.
+            instruction.reads |= 1;
+        }
+        (None, Some(index)) => {
+            instruction.flags |= GATHER;
+            context.reads(&mut instruction, 2, index);
+        }
+        (None, None) => {}
+    }
+    instruction.constants[0] = match arguments.get("priority") {
+        crate::arguments::Argument::None => context.target.chip.dma.priority_default.unwrap_or(0),
+        _ => match arguments.int("priority")? {
+            priority @ 0..=3 if context.target.core.capability.dma_priority => priority as u32,
+            priority => return Err(broken(&PRIORITY, "priority", format!("is {priority}"), PRIORITY.text)),
+        },
+    };
+    Ok(instruction)
+}
+
+/// The queue that triggers the transfer, and the flag of who makes its descriptors.
+fn issuer(arguments: &Arguments<'_>, context: &Context<'_>, casts: bool, indirect: bool) -> Result<(Engine, u32), Violation> {
+    let engine = context.engine(arguments, DEFINITION.engines)?;
+    let hardware_exists = context.target.core.capability.hardware_dge;
+    let mode = arguments.member("dge_mode", "dge_mode")?.unwrap_or("unknown");
+    let possible = hardware_exists && !casts && !indirect && engine != Some(Engine::Gpsimd);
+    match mode {
+        "hwdge" if possible => Ok((engine.unwrap_or(Engine::Sync), HARDWARE)),
+        "swdge" if engine.is_none_or(|engine| engine == Engine::Gpsimd) => Ok((Engine::Gpsimd, SOFTWARE)),
+        "none" if !indirect => Ok((engine.unwrap_or(Engine::Sync), 0)),
+        "unknown" if possible => Ok((engine.unwrap_or(Engine::Sync), HARDWARE)),
+        "unknown" if engine.is_none_or(|engine| engine == Engine::Gpsimd) => Ok((Engine::Gpsimd, SOFTWARE)),
+        _ => {
+            let engine = engine.map_or("unknown", Engine::name);
+            let value = format!("is {mode} with engine {engine}");
+            let limit = format!("{}{}not offered", if casts { "a cast is " } else { "" }, if indirect { "rows by index are " } else { "" });
+            Err(broken(&HWDGE, "dge_mode", value, limit))
+        }
+    }
+}
+
+fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), Violation> {
+    let [dst, src, index, ..] = instruction.operands;
+    if instruction.flags & (GATHER | SCATTER) == 0 {
+        return machine.copy(&dst, &src);
+    }
+    let gathers = instruction.flags & GATHER != 0;
+    let indirect = if gathers { src } else { dst };
+    let tile = machine.tile(&index);
+    let mut rows = vec![0; tile.geometry.elements()];
+    tile.read_words(0, &mut rows);
+    let tensor = machine.tables.tensor(&indirect);
+    let limit = tensor.shape[0];
+    let scale = tensor.dtype.size_bytes() as i64;
+    let geometry = machine.tables.geometry(&indirect);
+    let stride = (tensor.size() / u64::from(limit)) as i64 * scale / geometry.dtype.size_bytes() as i64;
+    let other = machine.tables.geometry(if gathers { &dst } else { &src });
+    let row = geometry.row_elements();
+    let mut bytes = vec![0u8; row * geometry.dtype.size_bytes()];
+    let mut values = vec![0f32; row];
+    let cast = machine.options.cast;
+    let (from, to) = (machine.tables.pattern(&src).dtype, machine.tables.pattern(&dst).dtype);
+    for (position, &at) in rows.iter().enumerate() {
+        if at >= limit {
+            if instruction.flags & SKIP != 0 {
+                continue;
+            }
+            let operand = if gathers { "src" } else { "dst" };
+            let value = format!("index {} is {}", position, at as i32);
+            return Err(broken(&INDEX_BOUNDS, operand, value, format!("the tensor has {limit} rows")));
+        }
+        let mut one = Geometry { dims: geometry.dims[1..].into(), ..geometry.clone() };
+        one.dims.insert(0, Dim { stride, count: 1 });
+        one.offset = geometry.offset + stride * i64::from(at);
+        let (read, write) = if gathers { (&one, &other) } else { (&other, &one) };
+        let (read_first, write_first) = if gathers { (0, position * row) } else { (position * row, 0) };
+        let source = trn3_mem::Tile { bytes: machine.memory.bytes(src.tensor), geometry: read.clone() };
+        if from == to {
+            source.read_bytes(read_first, &mut bytes);
+        } else {
+            source.read_f32(read_first, &mut values);
+        }
+        let mut target = trn3_mem::TileMut { bytes: machine.memory.bytes_mut(dst.tensor), geometry: write.clone() };
+        if from == to {
+            target.write_bytes(write_first, &bytes);
+        } else {
+            target.write_f32(write_first, &values, cast);
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of the innermost run of a side: contiguous, and inside one partition on chip.
+fn run_bytes(operand: &Operand, tables: &Tables<'_>) -> u64 {
+    let space = tables.tensor(operand).space;
+    let pattern = tables.pattern(operand);
+    let first = usize::from(space.is_on_chip()).min(pattern.dims.len());
+    let mut run = 1u64;
+    for dim in pattern.dims[first..].iter().rev() {
+        if dim.count != 1 && dim.stride != run as i64 {
+            break;
+        }
+        run *= u64::from(dim.count);
+    }
+    run * pattern.dtype.size_bytes() as u64
+}
+
+fn cost(instruction: &Instruction, tables: &Tables<'_>, _: &Target) -> Cost {
+    let [dst, src, ..] = instruction.operands;
+    let (to, from) = (tables.tensor(&dst), tables.tensor(&src));
+    let bytes = tables.geometry(&dst).elements() as u64 * tables.pattern(&dst).dtype.size_bytes() as u64;
+    let (mut piece, other) = (run_bytes(&dst, tables), run_bytes(&src, tables));
+    // Elements of unequal size are counted in bytes of dst.
+    let other = other * tables.pattern(&dst).dtype.size_bytes() as u64 / tables.pattern(&src).dtype.size_bytes() as u64;
+    piece = greatest_common_divisor(piece, other.max(1));
+    if instruction.flags & GATHER != 0 {
+        piece = piece.min(tables.geometry(&src).row_elements() as u64 * tables.pattern(&dst).dtype.size_bytes() as u64);
+    }
+    let chip_side = [&dst, &src].into_iter().find(|operand| tables.tensor(operand).space.is_on_chip());
+    let (partitions, partition_start) = chip_side.map_or((0, 0), |operand| {
+        let row = tables.tensor(operand).partition_bytes() / tables.pattern(operand).dtype.size_bytes() as u64;
+        (tables.pattern(operand).dims[0].count, (operand.offset as u64 / row.max(1)) as u32)
+    });
+    Cost::Transfer(Transfer {
+        from: from.space,
+        to: to.space,
+        partitions,
+        partition_start,
+        bytes,
+        piece_bytes: piece,
+        generation: if instruction.flags & HARDWARE != 0 {
+            Generation::Hardware
+        } else if instruction.flags & SOFTWARE != 0 {
+            Generation::Software
+        } else {
+            Generation::Static
+        },
+        priority: instruction.constants[0] as u8,
+    })
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}

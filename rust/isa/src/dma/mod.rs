@@ -1,0 +1,3 @@
+//! DMA: transfers between HBM and SBUF.
+
+pub mod dma_copy;

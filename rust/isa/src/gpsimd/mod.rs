@@ -1,0 +1,3 @@
+//! GpSimdE: index arithmetic and what the other engines cannot do.
+
+pub mod iota;

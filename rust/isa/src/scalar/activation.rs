@@ -1,0 +1,174 @@
+//! `activation`: a function of a scaled and shifted tile, with an optional running sum.
+
+use crate::arguments::{Argument, Arguments, Parameter, Use};
+use crate::context::{Context, ON_CHIP, broken};
+use crate::cost::{Cost, Stream};
+use crate::instruction::{Engine, Instruction};
+use crate::machine::{Machine, Tables};
+use crate::operator::canonical;
+use crate::rules::{self, Rule};
+use crate::simd;
+use crate::table::{Definition, Exactness, Opcode, no_work};
+use trn3_mem::{Space, Violation};
+use trn3_num::Dtype;
+use trn3_num::functions::{Function, evaluate_slice};
+use trn3_spec::Target;
+
+/// The table's entry.
+pub const DEFINITION: Definition = Definition {
+    name: "activation",
+    doc: "``y = op(data * scale + bias)``; ``dst = y``; optionally the sum of y along the free dimensions.\n\n\
+        FP32 inside; the product and the sum round once each (whether the hardware fuses them is not published). The \
+        function is exact to its stated bound, where the hardware's tables are approximate and unpublished. One FP32 \
+        accumulator a partition persists across instructions: reduce_cmd reset sets it to 0, reduce adds the row's \
+        sum, reset_reduce does both, idle leaves it; reduce_res copies it out.",
+    source: "nki/api/nki/isa/__init__.py, activation; nki/api/nki.api.shared.rst",
+    engines: &[Engine::Scalar],
+    parameters: &[
+        Parameter { name: "dst", default: None, usage: Use::Write, doc: "SBUF or PSUM, (P, F), any type." },
+        Parameter { name: "op", default: None, usage: Use::Constant, doc: "An activation function of nki.language." },
+        Parameter { name: "data", default: None, usage: Use::Read, doc: "SBUF or PSUM, (P, F)." },
+        Parameter { name: "bias", default: Some("None"), usage: Use::VectorOperand, doc: "(P, 1) tile or constant." },
+        Parameter { name: "scale", default: Some("1.0"), usage: Use::VectorOperand, doc: "float32 (P, 1) tile or constant." },
+        Parameter { name: "reduce_op", default: Some("None"), usage: Use::Constant, doc: "nl.add." },
+        Parameter { name: "reduce_res", default: Some("None"), usage: Use::Write, doc: "(P, 1) tile for the accumulator." },
+        Parameter { name: "reduce_cmd", default: Some("reduce_cmd.idle"), usage: Use::Constant, doc: "What happens to the accumulator." },
+    ],
+    rules: &[FUNCTION, REDUCE],
+    exactness: Exactness::Modelled,
+    build,
+    execute,
+    cost,
+    work: no_work,
+};
+
+const FUNCTION: Rule = Rule {
+    id: "activation.op",
+    text: "op is an activation function",
+    source: "nki/api/nki.api.shared.rst",
+    fix: "choose a function from the list of activation functions",
+};
+const REDUCE: Rule = Rule {
+    id: "activation.reduce",
+    text: "reduce_op is nl.add, and reduce_cmd is idle, reset, reduce or reset_reduce",
+    source: "nki/api/nki/isa/__init__.py, activation",
+    fix: "use nl.add, or tensor_reduce",
+};
+
+const RESET: u32 = 1;
+const REDUCE_FLAG: u32 = 2;
+
+fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruction, Violation> {
+    let (dst, data) = (arguments.view("dst")?, arguments.view("data")?);
+    for (view, name) in [(dst, "dst"), (data, "data")] {
+        context.check_tile(view, name, ON_CHIP)?;
+        context.check_unpacked(view, name)?;
+    }
+    context.check_same_shape(data, "data", dst, "dst")?;
+    let name = arguments.operator_or_none("op")?.unwrap_or("None");
+    let Some(function) = Function::from_name(name) else {
+        let known = Function::ALL.iter().map(|function| function.name()).collect::<Vec<_>>().join(", ");
+        return Err(broken(&FUNCTION, "op", format!("is {name}"), format!("must be one of {known}")));
+    };
+    let reduce_op = arguments.operator_or_none("reduce_op")?;
+    if reduce_op.is_some_and(|op| op != "add") {
+        return Err(broken(&REDUCE, "reduce_op", format!("is {}", reduce_op.unwrap_or("")), REDUCE.text));
+    }
+    let flags = match arguments.member("reduce_cmd", "reduce_cmd")?.unwrap_or("idle") {
+        "idle" => 0,
+        "reset" => RESET,
+        "reduce" => REDUCE_FLAG,
+        "reset_reduce" => RESET | REDUCE_FLAG,
+        other => return Err(broken(&REDUCE, "reduce_cmd", format!("is {other}"), REDUCE.text)),
+    };
+    if flags & REDUCE_FLAG != 0 && reduce_op.is_none() {
+        return Err(broken(&REDUCE, "reduce_op", "is None", "a reduction needs nl.add"));
+    }
+    let mut instruction = Instruction::new(Opcode::Activation, Engine::Scalar);
+    context.writes(&mut instruction, 0, dst);
+    context.reads(&mut instruction, 1, data);
+    let partitions = data.partitions();
+    if *arguments.get("bias") != Argument::None {
+        context.vector_operand(&mut instruction, arguments, "bias", 2, 1, partitions)?;
+    } else {
+        // -0 is the number that changes nothing when added.
+        instruction.constants[1] = (-0.0f32).to_bits();
+    }
+    context.vector_operand(&mut instruction, arguments, "scale", 3, 2, partitions)?;
+    if let Some(result) = arguments.view_or_none("reduce_res")? {
+        context.check_tile(result, "reduce_res", ON_CHIP)?;
+        if result.partitions() != partitions || result.free_size() != 1 {
+            let value = format!("has shape {:?}", result.shape().as_slice());
+            return Err(broken(&rules::VECTOR_OPERAND, "reduce_res", value, format!("must be ({partitions}, 1)")));
+        }
+        context.writes(&mut instruction, 4, result);
+    }
+    instruction.flags = flags;
+    instruction.constants[0] = u32::from(function.code());
+    Ok(instruction)
+}
+
+fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), Violation> {
+    let [dst, data, _, _, result] = instruction.operands;
+    let function = Function::from_code(instruction.constants[0] as u8).expect("the recorder stored a function's code");
+    let (bias, scale) = (machine.vector_operand(instruction, 2, 1), machine.vector_operand(instruction, 3, 2));
+    let data_geometry = machine.tables.geometry(&data);
+    let row = data_geometry.row_elements();
+    let partition = partition_start(&data, machine);
+    if instruction.flags & RESET != 0 {
+        machine.registers.scalar_accumulator[partition..partition + data_geometry.rows()].fill(0.0);
+    }
+    let reduces = instruction.flags & REDUCE_FLAG != 0;
+    let mut sums = machine.registers.scalar_accumulator.clone();
+    machine.stream(&dst, &[&data], |first, [x, _], out| {
+        out.copy_from_slice(x);
+        scale.for_each(first, row, out, |piece, value| {
+            if value != 1.0 {
+                simd::scale(piece, value);
+            }
+        });
+        bias.for_each(first, row, out, |piece, value| {
+            if value.to_bits() != (-0.0f32).to_bits() {
+                simd::add(piece, value);
+            }
+        });
+        evaluate_slice(function, out);
+        if reduces {
+            for (at, &y) in out.iter().enumerate() {
+                let sum = &mut sums[partition + (first + at) / row];
+                *sum = canonical(*sum + y);
+            }
+        }
+        Ok(())
+    })?;
+    machine.registers.scalar_accumulator = sums;
+    if result.is_some() {
+        let values = machine.registers.scalar_accumulator[partition..partition + data_geometry.rows()].to_vec();
+        let cast = machine.options.cast;
+        machine.with_written(&result, |_, tile| tile.write_f32(0, &values, cast));
+    }
+    Ok(())
+}
+
+fn partition_start(operand: &crate::instruction::Operand, machine: &Machine<'_>) -> usize {
+    let tensor = machine.tables.tensor(operand);
+    let size = machine.tables.pattern(operand).dtype.size_bytes() as u64;
+    let row = (tensor.partition_bytes() / size).max(1);
+    (operand.offset as u64 / row) as usize
+}
+
+fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost {
+    let [dst, data, _, _, result] = instruction.operands;
+    let scalar = &target.core.scalar;
+    let timing = match (Function::from_code(instruction.constants[0] as u8), tables.tensor(&data).space) {
+        (Some(Function::Copy), _) if tables.pattern(&dst).dtype == Dtype::Float32 => &scalar.copy,
+        (_, Space::Psum) => &scalar.activation_psum,
+        _ => &scalar.activation_sbuf,
+    };
+    let readout = if result.is_some() { u64::from(scalar.accumulator_read.latency_cycles) } else { 0 };
+    Cost::Stream(Stream {
+        stream: scalar.stream.activation_cycles_per_element.times_ceil(tables.geometry(&data).row_elements() as u64) + readout,
+        latency: u64::from(timing.latency_cycles),
+        overhead: u64::from(timing.overhead_cycles),
+    })
+}

@@ -1,0 +1,3 @@
+//! ScalarE: functions of one tile.
+
+pub mod activation;

@@ -1,0 +1,136 @@
+//! Elementwise loops, compiled for the vector units that the host may have.
+//!
+//! The plain loops are `#[inline(always)]` and are instantiated once for the baseline and once for each wider unit;
+//! Rust never contracts a multiplication and an addition, so all instances give the same bits.
+#![allow(unsafe_code)]
+
+use crate::operator::{Operator, canonical};
+
+macro_rules! each_operator {
+    ($operator:expr, $f:ident) => {
+        match $operator {
+            Operator::Add => $f!(Operator::Add),
+            Operator::Subtract => $f!(Operator::Subtract),
+            Operator::Multiply => $f!(Operator::Multiply),
+            Operator::Maximum => $f!(Operator::Maximum),
+            Operator::Minimum => $f!(Operator::Minimum),
+            Operator::Abs => $f!(Operator::Abs),
+            Operator::Square => $f!(Operator::Square),
+            Operator::Relu => $f!(Operator::Relu),
+            other => $f!(other),
+        }
+    };
+}
+
+#[inline(always)]
+fn binary_plain(operator: Operator, x: &[f32], y: &[f32], out: &mut [f32]) {
+    macro_rules! run {
+        ($op:expr) => {
+            for ((out, &x), &y) in out.iter_mut().zip(x).zip(y) {
+                *out = $op.evaluate(x, y);
+            }
+        };
+    }
+    each_operator!(operator, run);
+}
+
+#[inline(always)]
+fn constant_plain(operator: Operator, values: &mut [f32], constant: f32, reverse: bool) {
+    macro_rules! run {
+        ($op:expr) => {
+            if reverse {
+                for value in values.iter_mut() {
+                    *value = $op.evaluate(constant, *value);
+                }
+            } else {
+                for value in values.iter_mut() {
+                    *value = $op.evaluate(*value, constant);
+                }
+            }
+        };
+    }
+    each_operator!(operator, run);
+}
+
+#[inline(always)]
+fn scale_plain(values: &mut [f32], scale: f32) {
+    for value in values {
+        *value = canonical(*value * scale);
+    }
+}
+
+#[inline(always)]
+fn add_plain(values: &mut [f32], bias: f32) {
+    for value in values {
+        *value = canonical(*value + bias);
+    }
+}
+
+macro_rules! dispatched {
+    ($(#[$doc:meta])* $name:ident, $plain:ident, ($($arg:ident: $ty:ty),*)) => {
+        $(#[$doc])*
+        pub fn $name($($arg: $ty),*) {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+                fn avx512($($arg: $ty),*) { $plain($($arg),*) }
+                #[target_feature(enable = "avx2")]
+                fn avx2($($arg: $ty),*) { $plain($($arg),*) }
+                if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("avx512dq")
+                {
+                    // SAFETY: the processor has the features that the function was compiled for.
+                    return unsafe { avx512($($arg),*) };
+                }
+                if is_x86_feature_detected!("avx2") {
+                    // SAFETY: as above.
+                    return unsafe { avx2($($arg),*) };
+                }
+            }
+            $plain($($arg),*)
+        }
+    };
+}
+
+dispatched! {
+    /// `out = operator(x, y)`, element by element.
+    binary, binary_plain, (operator: Operator, x: &[f32], y: &[f32], out: &mut [f32])
+}
+dispatched! {
+    /// `values = operator(values, constant)`, or with the operands swapped.
+    constant, constant_plain, (operator: Operator, values: &mut [f32], constant: f32, reverse: bool)
+}
+dispatched! {
+    /// `values = fl32(values * scale)`.
+    scale, scale_plain, (values: &mut [f32], scale: f32)
+}
+dispatched! {
+    /// `values = fl32(values + bias)`.
+    add, add_plain, (values: &mut [f32], bias: f32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wide_loops_equal_one_evaluation_at_a_time() {
+        let x: Vec<f32> = (0..203).map(|i| (i as f32 - 100.0) * 0.37).chain([f32::NAN, f32::INFINITY]).collect();
+        let y: Vec<f32> = x.iter().rev().map(|v| v * 1.7 + 0.1).collect();
+        for &operator in Operator::ALL.iter().filter(|op| op.class() == crate::operator::Class::Arithmetic) {
+            let mut out = vec![0.0; x.len()];
+            binary(operator, &x, &y, &mut out);
+            for i in 0..x.len() {
+                assert_eq!(out[i].to_bits(), operator.evaluate(x[i], y[i]).to_bits(), "{operator:?} at {i}");
+            }
+            for reverse in [false, true] {
+                let mut values = x.clone();
+                constant(operator, &mut values, 1.25, reverse);
+                for i in 0..x.len() {
+                    let (a, b) = if reverse { (1.25, x[i]) } else { (x[i], 1.25) };
+                    assert_eq!(values[i].to_bits(), operator.evaluate(a, b).to_bits());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The table of instructions. One line registers an instruction; everything else about it is in its own file.
+
+use crate::arguments::{Arguments, Parameter};
+use crate::context::Context;
+use crate::cost::{Cost, Work};
+use crate::instruction::{Engine, Instruction};
+use crate::machine::{Machine, Tables};
+use crate::rules::Rule;
+use serde::{Deserialize, Serialize};
+use trn3_mem::Violation;
+use trn3_spec::Target;
+
+/// How exact an instruction's values are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exactness {
+    /// A public rule defines every bit.
+    BitExact,
+    /// The public documents leave something open; the definition says what we chose.
+    Modelled,
+}
+
+/// An instruction: what it takes, what it checks, what it does and what it costs.
+pub struct Definition {
+    /// Name in `nki.isa`.
+    pub name: &'static str,
+    /// Summary, formula and timing, for documentation.
+    pub doc: &'static str,
+    /// Public document that describes it.
+    pub source: &'static str,
+    /// Engines that can run it; the first is the default.
+    pub engines: &'static [Engine],
+    /// Parameters in their documented order.
+    pub parameters: &'static [Parameter],
+    /// Rules of its own.
+    pub rules: &'static [Rule],
+    /// How exact its values are.
+    pub exactness: Exactness,
+    /// Checks the arguments and makes the instruction.
+    pub build: fn(&Arguments<'_>, &mut Context<'_>) -> Result<Instruction, Violation>,
+    /// Computes the values.
+    pub execute: fn(&Instruction, &mut Machine<'_>) -> Result<(), Violation>,
+    /// Says what it costs.
+    pub cost: fn(&Instruction, &Tables<'_>, &Target) -> Cost,
+    /// Says how much useful work it does.
+    pub work: fn(&Instruction, &Tables<'_>) -> Work,
+}
+
+macro_rules! instructions {
+    ($($variant:ident = $($path:ident)::+,)*) => {
+        /// Every instruction.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[repr(u8)]
+        #[allow(missing_docs)]
+        pub enum Opcode { $($variant,)* }
+
+        impl Opcode {
+            /// Every instruction, in the order of its discriminant.
+            pub const ALL: &'static [Opcode] = &[$(Opcode::$variant,)*];
+
+            /// The table's line.
+            pub fn definition(self) -> &'static Definition {
+                const DEFINITIONS: &[&Definition] = &[$(&$($path)::+::DEFINITION,)*];
+                DEFINITIONS[self as usize]
+            }
+        }
+    };
+}
+
+instructions! {
+    NcMatmul = crate::tensor::nc_matmul,
+    NcMatmulMx = crate::tensor::nc_matmul_mx,
+    NcTranspose = crate::tensor::nc_transpose,
+    Activation = crate::scalar::activation,
+    TensorTensor = crate::vector::tensor_tensor,
+    TensorScalar = crate::vector::tensor_scalar,
+    TensorCopy = crate::vector::tensor_copy,
+    TensorReduce = crate::vector::tensor_reduce,
+    Memset = crate::vector::memset,
+    QuantizeMx = crate::vector::quantize_mx,
+    Iota = crate::gpsimd::iota,
+    DmaCopy = crate::dma::dma_copy,
+}
+
+impl Opcode {
+    /// The instruction of that name.
+    pub fn from_name(name: &str) -> Option<Opcode> {
+        Opcode::ALL.iter().copied().find(|opcode| opcode.definition().name == name)
+    }
+
+    /// The instruction with that discriminant.
+    pub fn from_code(code: u8) -> Option<Opcode> {
+        Opcode::ALL.get(usize::from(code)).copied()
+    }
+}
+
+/// No useful work for the array.
+pub fn no_work(_: &Instruction, _: &Tables<'_>) -> Work {
+    Work::default()
+}

@@ -1,0 +1,236 @@
+//! Which earlier instructions an instruction waits for, from the addresses they touch.
+//!
+//! Read after write, write after read and write after write through a tensor give an edge, and so does an address that
+//! a new tensor takes over from older ones. Accesses are kept as boxes (rows by bytes): two boxes that meet count as a
+//! conflict even where strides would keep their bytes apart, so an edge may be more than the hardware needs, never less.
+//! Of several producers on one compute engine only the last is kept, since an engine completes in order; transfers are
+//! all kept.
+
+use crate::liveness::Lifetime;
+use crate::program::Place;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use trn3_isa::{Engine, Instruction, Opcode, Operand, Tables};
+use trn3_mem::{Space, TensorInfo};
+
+/// Producers of each instruction, in one arena.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Edges {
+    ends: Vec<u32>,
+    producers: Vec<u32>,
+}
+
+impl Edges {
+    /// Instructions that `instruction` waits for, ascending.
+    pub fn producers(&self, instruction: usize) -> &[u32] {
+        let start = if instruction == 0 { 0 } else { self.ends[instruction - 1] as usize };
+        &self.producers[start..self.ends[instruction] as usize]
+    }
+
+    /// Edges in all.
+    pub fn count(&self) -> usize {
+        self.producers.len()
+    }
+
+    /// Bytes that the arena takes.
+    pub(crate) fn bytes(&self) -> usize {
+        4 * (self.ends.len() + self.producers.len())
+    }
+}
+
+/// Rows (partitions, or rows of an HBM tensor) by bytes within a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Area {
+    rows: (u64, u64),
+    bytes: (u64, u64),
+}
+
+impl Area {
+    fn meets(&self, other: &Area) -> bool {
+        self.rows.0 < other.rows.1
+            && other.rows.0 < self.rows.1
+            && self.bytes.0 < other.bytes.1
+            && other.bytes.0 < self.bytes.1
+    }
+
+    fn contains(&self, other: &Area) -> bool {
+        self.rows.0 <= other.rows.0
+            && other.rows.1 <= self.rows.1
+            && self.bytes.0 <= other.bytes.0
+            && other.bytes.1 <= self.bytes.1
+    }
+
+    /// The area that an operand touches, and whether it touches all of it.
+    fn of(operand: &Operand, tables: &Tables<'_>) -> (Area, bool) {
+        let info = tables.tensor(operand);
+        let pattern = tables.pattern(operand);
+        let size = pattern.dtype.size_bytes() as u64;
+        let row = if info.space.is_on_chip() {
+            info.partition_bytes() / size
+        } else {
+            u64::from(*info.shape.last().expect("tensors have a dimension")) * info.dtype.size_bytes() as u64 / size
+        }
+        .max(1);
+        let (mut rows, mut columns, mut elements) = (0u64, 0u64, 1u64);
+        let mut exact = true;
+        for dim in pattern.dims.iter().filter(|dim| dim.count > 1) {
+            let reach = dim.stride.unsigned_abs() * (u64::from(dim.count) - 1);
+            elements *= u64::from(dim.count);
+            if dim.stride.unsigned_abs().is_multiple_of(row) {
+                rows += reach / row;
+            } else {
+                columns += reach;
+            }
+            exact &= dim.stride > 0;
+        }
+        let offset = operand.offset as u64;
+        let (first_row, first_column) = (offset / row, offset % row);
+        let columns_end = first_column + columns + 1;
+        if columns_end > row {
+            let last_row = (offset + rows * row + columns) / row;
+            return (Area { rows: (first_row, last_row + 1), bytes: (0, row * size) }, false);
+        }
+        let area = Area {
+            rows: (first_row, first_row + rows + 1),
+            bytes: (first_column * size, columns_end * size),
+        };
+        (area, exact && elements == (rows + 1) * (columns + 1))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Access {
+    instruction: u32,
+    /// The compute engine, or none for a transfer.
+    engine: Option<Engine>,
+    area: Area,
+    writes: bool,
+}
+
+/// Accesses to one tensor that later ones may have to wait for.
+#[derive(Debug, Clone, Default)]
+struct History {
+    accesses: Vec<Access>,
+}
+
+impl History {
+    fn record(&mut self, access: Access, whole: bool, producers: &mut Vec<(Option<Engine>, u32)>) {
+        self.accesses.retain(|earlier| {
+            if earlier.instruction == access.instruction {
+                return true;
+            }
+            let conflict = (access.writes || earlier.writes) && earlier.area.meets(&access.area);
+            if conflict {
+                producers.push((earlier.engine, earlier.instruction));
+            }
+            let replaced = access.writes && whole && access.area.contains(&earlier.area);
+            let repeated = earlier.writes == access.writes
+                && earlier.engine == access.engine
+                && access.engine.is_some()
+                && earlier.area == access.area;
+            !replaced && !repeated
+        });
+        self.accesses.push(access);
+    }
+}
+
+/// Who held which bytes of a memory last.
+#[derive(Debug, Default)]
+struct Owners {
+    /// Start to (end, tensor).
+    pieces: BTreeMap<u64, (u64, usize)>,
+}
+
+impl Owners {
+    /// Gives `start..end` to `tensor` and says who had it.
+    fn take(&mut self, start: u64, end: u64, tensor: usize) -> Vec<usize> {
+        let mut before = Vec::new();
+        let first = self.pieces.range(..start).next_back().filter(|(_, piece)| piece.0 > start).map(|(&at, _)| at);
+        let touched: Vec<u64> = first.into_iter().chain(self.pieces.range(start..end).map(|(&at, _)| at)).collect();
+        for at in touched {
+            let (piece_end, owner) = self.pieces.remove(&at).expect("the piece was just found");
+            before.push(owner);
+            if at < start {
+                self.pieces.insert(at, (start, owner));
+            }
+            if piece_end > end {
+                self.pieces.insert(end, (piece_end, owner));
+            }
+        }
+        self.pieces.insert(start, (end, tensor));
+        before
+    }
+}
+
+/// Derives the edges of a placed program.
+pub(crate) fn derive(
+    instructions: &[Instruction],
+    tables: &Tables<'_>,
+    places: &[Place],
+    lives: &[Option<Lifetime>],
+) -> Edges {
+    let mut histories: Vec<History> = vec![History::default(); tables.tensors.len()];
+    let mut owners = [Owners::default(), Owners::default()];
+    let mut edges = Edges::default();
+    let mut producers: Vec<(Option<Engine>, u32)> = Vec::new();
+    for (at, instruction) in instructions.iter().enumerate() {
+        producers.clear();
+        let engine = (instruction.opcode != Opcode::DmaCopy).then_some(instruction.engine);
+        for (slot, operand) in instruction.operands.iter().enumerate().filter(|(_, operand)| operand.is_some()) {
+            let id = operand.tensor.index();
+            let info = &tables.tensors[id];
+            if lives[id].is_some_and(|life| life.first as usize == at) && info.space.is_on_chip() {
+                inherit(id, info, places, &mut owners, &mut histories);
+            }
+            let (area, whole) = Area::of(operand, tables);
+            for (writes, mask) in [(false, instruction.reads), (true, instruction.writes)] {
+                if mask >> slot & 1 == 1 {
+                    let access = Access { instruction: at as u32, engine, area, writes };
+                    histories[id].record(access, whole, &mut producers);
+                }
+            }
+        }
+        keep_last(&mut producers);
+        edges.producers.extend(producers.iter().map(|&(_, producer)| producer));
+        edges.ends.push(edges.producers.len() as u32);
+    }
+    edges
+}
+
+/// A tensor that takes over addresses waits for whoever used them.
+fn inherit(id: usize, info: &TensorInfo, places: &[Place], owners: &mut [Owners; 2], histories: &mut [History]) {
+    let start = places[id].address;
+    let end = start + info.partition_bytes().max(1);
+    let memory = &mut owners[usize::from(info.space == Space::Psum)];
+    let area = Area { rows: (0, u64::from(info.partitions())), bytes: (0, info.partition_bytes()) };
+    let mut inherited = Vec::new();
+    for before in memory.take(start, end, id) {
+        if before != id {
+            inherited.extend(histories[before].accesses.iter().map(|access| Access { area, ..*access }));
+        }
+    }
+    inherited.sort_by_key(|access| access.instruction);
+    inherited.dedup_by_key(|access| access.instruction);
+    // A read of bytes that were taken over finds nothing of its own tensor there: the write comes first.
+    for access in &mut inherited {
+        access.writes = true;
+    }
+    histories[id].accesses = inherited;
+}
+
+/// Ascending, each once, and of each compute engine only the last.
+fn keep_last(producers: &mut Vec<(Option<Engine>, u32)>) {
+    producers.sort_unstable_by_key(|&(_, producer)| producer);
+    producers.dedup();
+    let mut seen = [false; Engine::ALL.len()];
+    for at in (0..producers.len()).rev() {
+        if let Some(engine) = producers[at].0 {
+            let seen = &mut seen[engine as usize];
+            if *seen {
+                producers.remove(at);
+            }
+            *seen = true;
+        }
+    }
+}
+

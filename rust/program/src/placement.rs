@@ -1,0 +1,196 @@
+//! Addresses in SBUF, PSUM and HBM, and the host slabs behind them.
+//!
+//! On chip, tensors are placed in the order of their first use. A cursor goes round the memory, so that an address is
+//! used again as late as the capacity allows: reuse creates waits. Host slabs are used again as early as possible
+//! instead, to stay in the host's caches; that has no effect on anything a user sees.
+
+use crate::liveness::Lifetime;
+use crate::program::Place;
+use std::collections::BTreeMap;
+use trn3_isa::Finding;
+use trn3_mem::{Fault, Role, Space, TensorInfo, Violation};
+use trn3_spec::Target;
+
+/// One memory being filled.
+struct Region {
+    capacity: u64,
+    align: u64,
+    cursor: u64,
+    /// Live pieces: start to (size, last use, tensor).
+    live: BTreeMap<u64, (u64, u32, usize)>,
+    ends: BTreeMap<(u32, u64), ()>,
+}
+
+impl Region {
+    fn new(capacity: u64, align: u64) -> Region {
+        Region { capacity, align: align.max(1), cursor: 0, live: BTreeMap::new(), ends: BTreeMap::new() }
+    }
+
+    fn release_before(&mut self, first: u32) {
+        while let Some((&(last, start), ())) = self.ends.first_key_value() {
+            if last >= first {
+                break;
+            }
+            self.ends.pop_first();
+            self.live.remove(&start);
+        }
+    }
+
+    /// The first gap of `size` bytes from `from` on.
+    fn gap(&self, from: u64, until: u64, size: u64) -> Option<u64> {
+        let mut at = from;
+        if let Some((&start, &(length, _, _))) = self.live.range(..from).next_back() {
+            at = at.max(start + length);
+        }
+        for (&start, &(length, _, _)) in self.live.range(from..) {
+            if start >= at + size {
+                break;
+            }
+            at = start + length;
+        }
+        (at + size <= until).then_some(at)
+    }
+
+    fn place(&mut self, bytes: u64, life: Lifetime, tensor: usize) -> Option<u64> {
+        self.release_before(life.first);
+        let size = bytes.div_ceil(self.align) * self.align;
+        let at = self.gap(self.cursor, self.capacity, size).or_else(|| self.gap(0, self.capacity, size))?;
+        self.cursor = (at + size) % self.capacity;
+        self.live.insert(at, (size, life.last, tensor));
+        self.ends.insert((life.last, at), ());
+        Some(at)
+    }
+}
+
+/// Free host slabs by size.
+#[derive(Default)]
+struct Slabs {
+    sizes: Vec<u64>,
+    free: BTreeMap<u64, Vec<u32>>,
+    ends: BTreeMap<(u32, u32), u64>,
+}
+
+impl Slabs {
+    fn take(&mut self, bytes: u64, life: Lifetime) -> u32 {
+        while let Some((&(last, slab), &size)) = self.ends.first_key_value() {
+            if last >= life.first {
+                break;
+            }
+            self.ends.pop_first();
+            self.free.entry(size).or_default().push(slab);
+        }
+        let slab = self.free.get_mut(&bytes).and_then(Vec::pop).unwrap_or_else(|| self.own(bytes));
+        self.ends.insert((life.last, slab), bytes);
+        slab
+    }
+
+    fn own(&mut self, bytes: u64) -> u32 {
+        self.sizes.push(bytes);
+        (self.sizes.len() - 1) as u32
+    }
+}
+
+/// Places every tensor: places by tensor, and the sizes of the host slabs.
+///
+/// # Errors
+/// `capacity.psum` or `capacity.sbuf`, at the line that declared the tensor that does not fit.
+pub(crate) fn place(
+    target: &Target,
+    tensors: &[TensorInfo],
+    lives: &[Option<Lifetime>],
+    is_output: &[bool],
+) -> Result<(Vec<Place>, Vec<u64>), Box<Finding>> {
+    let mut order: Vec<usize> = (0..tensors.len()).collect();
+    order.sort_by_key(|&id| (lives[id].map_or(u32::MAX, |life| life.first), id));
+    let psum = &target.core.psum;
+    let mut sbuf_region = Region::new(target.core.sbuf.usable_bytes(), SBUF_ALIGN_BYTES);
+    let mut psum_region = Region::new(psum.partition_bytes(), psum.bank_bytes);
+    let mut slabs = Slabs::default();
+    let mut places = vec![Place { address: 0, slab: 0 }; tensors.len()];
+    let mut hbm_address = 0u64;
+    for id in order {
+        let info = &tensors[id];
+        let owned = info.role == Role::Internal && !is_output[id];
+        let Some(life) = lives[id] else {
+            places[id].slab = slabs.own(info.bytes());
+            continue;
+        };
+        places[id].slab = if owned { slabs.take(info.bytes(), life) } else { slabs.own(info.bytes()) };
+        places[id].address = match info.space {
+            Space::Sbuf => sbuf_region.place(info.partition_bytes(), life, id).ok_or_else(|| {
+                over_capacity(info, &sbuf_region, tensors, "capacity.sbuf", "sbuf")
+            })?,
+            Space::Psum => psum_region.place(info.partition_bytes(), life, id).ok_or_else(|| {
+                over_capacity(info, &psum_region, tensors, "capacity.psum", "psum")
+            })?,
+            Space::PrivateHbm | Space::SharedHbm => {
+                let address = hbm_address;
+                hbm_address += info.bytes().div_ceil(HBM_ALIGN_BYTES) * HBM_ALIGN_BYTES;
+                address
+            }
+        };
+    }
+    Ok((places, slabs.sizes))
+}
+
+/// Alignment that the recorder gives SBUF tensors (its own choice; the hardware's is finer).
+const SBUF_ALIGN_BYTES: u64 = 32;
+/// Alignment that the recorder gives HBM tensors (its own choice).
+const HBM_ALIGN_BYTES: u64 = 64;
+
+fn over_capacity(
+    info: &TensorInfo,
+    region: &Region,
+    tensors: &[TensorInfo],
+    rule: &'static str,
+    memory: &'static str,
+) -> Box<Finding> {
+    let used: u64 = region.live.values().map(|&(size, _, _)| size).sum();
+    let mut owners: Vec<(u64, &str)> =
+        region.live.values().map(|&(size, _, tensor)| (size, tensors[tensor].name.as_str())).collect();
+    owners.sort_by(|a, b| b.cmp(a));
+    owners.truncate(4);
+    let owners = owners.iter().map(|(size, name)| format!("{name} {size}")).collect::<Vec<_>>().join(", ");
+    let value = format!(
+        "{} {:?} needs {} bytes a partition, {used} of {} are in use by {} tensors (largest: {owners})",
+        info.name,
+        info.shape.as_slice(),
+        info.partition_bytes(),
+        region.capacity,
+        region.live.len(),
+    );
+    let fix = "use smaller or fewer tiles at a time, or stop using older tiles earlier";
+    let violation = Violation::new(rule, memory, value, format!("limit {} bytes a partition", region.capacity), fix)
+        .of(Fault::Capacity)
+        .in_instruction("ndarray");
+    Box::new(Finding { violation, line: info.line })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lifetime, Region};
+
+    fn life(first: u32, last: u32) -> Lifetime {
+        Lifetime { first, last }
+    }
+
+    #[test]
+    fn addresses_are_reused_as_late_as_possible() {
+        let mut region = Region::new(400, 100);
+        assert_eq!(region.place(100, life(0, 1), 0), Some(0));
+        assert_eq!(region.place(100, life(2, 3), 1), Some(100));
+        assert_eq!(region.place(100, life(4, 5), 2), Some(200));
+        assert_eq!(region.place(100, life(6, 7), 3), Some(300));
+        assert_eq!(region.place(100, life(8, 9), 4), Some(0));
+    }
+
+    #[test]
+    fn a_full_region_refuses_and_a_gap_is_found() {
+        let mut region = Region::new(300, 100);
+        assert_eq!(region.place(100, life(0, 9), 0), Some(0));
+        assert_eq!(region.place(100, life(0, 2), 1), Some(100));
+        assert_eq!(region.place(100, life(0, 9), 2), Some(200));
+        assert_eq!(region.place(1, life(1, 1), 3), None);
+        assert_eq!(region.place(100, life(3, 3), 4), Some(100));
+    }
+}

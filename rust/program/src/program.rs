@@ -1,0 +1,136 @@
+//! The finished Program.
+
+use crate::builder::Fill;
+use crate::dependencies::Edges;
+use serde::{Deserialize, Serialize};
+use trn3_isa::{Finding, Instruction, RecordOptions, Tables};
+use trn3_mem::{Pattern, TensorId, TensorInfo};
+
+/// A place in the user's sources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Line {
+    /// Index into the Program's files.
+    pub file: u32,
+    /// Line number, from 1; 0 is unknown.
+    pub line: u32,
+}
+
+/// Where a tensor was placed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Byte within each partition (on chip) or in HBM.
+    pub address: u64,
+    /// Host slab that holds it; tensors whose lives do not meet may share one.
+    pub slab: u32,
+}
+
+/// A deviation from the documents that did not stop the recording.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredFinding {
+    /// Id of the rule.
+    pub rule: String,
+    /// Instruction or method.
+    pub instruction: String,
+    /// Operand or argument.
+    pub operand: String,
+    /// What the operand is.
+    pub value: String,
+    /// What the rule allows.
+    pub limit: String,
+    /// What to do about it.
+    pub fix: String,
+    /// The whole message.
+    pub message: String,
+    /// Index into the Program's lines.
+    pub line: u32,
+}
+
+impl From<&Finding> for StoredFinding {
+    fn from(finding: &Finding) -> Self {
+        let violation = &finding.violation;
+        StoredFinding {
+            rule: violation.rule.into(),
+            instruction: violation.instruction.into(),
+            operand: violation.operand.to_string(),
+            value: violation.value.clone(),
+            limit: violation.limit.clone(),
+            fix: violation.fix.to_string(),
+            message: violation.to_string(),
+            line: finding.line,
+        }
+    }
+}
+
+/// Where bytes that nothing wrote may have come into an output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taint {
+    /// The tensor that was read before it was written.
+    pub tensor: TensorId,
+    /// The line that read it.
+    pub line: u32,
+}
+
+/// A recorded kernel: what runs, where its tensors are, what waits for what. Immutable.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// The kernel's name.
+    pub kernel: String,
+    /// The hardware table it was recorded for.
+    pub target: String,
+    /// Strictness and NKI version.
+    pub options: RecordOptions,
+    /// Whether Python read a device value while recording; such a Program holds for its inputs only.
+    pub specialised: bool,
+    /// All tensors, by id.
+    pub tensors: Vec<TensorInfo>,
+    /// Access patterns, by number.
+    pub patterns: Vec<Pattern>,
+    /// Instruction labels; number 0 is none.
+    pub names: Vec<String>,
+    /// Source files.
+    pub files: Vec<String>,
+    /// Source lines, by number.
+    pub lines: Vec<Line>,
+    /// The instructions, in program order.
+    pub instructions: Vec<Instruction>,
+    /// Tensors that the caller fills, in order.
+    pub inputs: Vec<TensorId>,
+    /// Tensors that the caller gets, in order.
+    pub outputs: Vec<TensorId>,
+    /// Bytes of constant tensors.
+    pub constants: Vec<Vec<u8>>,
+    /// What is written before an instruction runs: poison, and what an accumulation starts from.
+    pub fills: Vec<Fill>,
+    /// For each output: where unwritten bytes may have come in.
+    pub taints: Vec<Option<Taint>>,
+    /// Deviations.
+    pub findings: Vec<StoredFinding>,
+    /// Place of each tensor.
+    pub places: Vec<Place>,
+    /// Bytes of each host slab; slabs of inputs and outputs are the caller's.
+    pub slabs: Vec<u64>,
+    /// Producers of each instruction.
+    pub edges: Edges,
+}
+
+impl Program {
+    /// What instructions refer to by number.
+    pub fn tables(&self) -> Tables<'_> {
+        Tables { patterns: &self.patterns, tensors: &self.tensors }
+    }
+
+    /// `file:line` of a line number.
+    pub fn location(&self, line: u32) -> Option<(&str, u32)> {
+        let line = self.lines.get(line as usize)?;
+        let file = self.files.get(line.file as usize)?;
+        Some((file, line.line))
+    }
+
+    /// Bytes of the arena and its tables for each instruction, on the average.
+    pub fn bytes_per_instruction(&self) -> f64 {
+        let edges = self.edges.bytes();
+        let patterns = self.patterns.len() * size_of::<Pattern>();
+        let instructions = self.instructions.len() * size_of::<Instruction>();
+        (instructions + edges + patterns) as f64 / self.instructions.len().max(1) as f64
+    }
+}
