@@ -202,14 +202,24 @@ impl DmaSpec {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
 
-    pub(crate) fn v3() -> DmaSpec {
-        DmaSpec::new(&Target::load("trn2").expect("a built-in table"))
+    fn built_in(name: &str) -> DmaSpec {
+        DmaSpec::new(&Target::load(name).expect("a built-in table"))
     }
 
+    /// Trn2.
+    pub(crate) fn v3() -> DmaSpec {
+        static V3: LazyLock<DmaSpec> = LazyLock::new(|| built_in("trn2"));
+        V3.clone()
+    }
+
+    /// Trn3.
     pub(crate) fn v4() -> DmaSpec {
-        DmaSpec::new(&Target::load("trn3").expect("a built-in table"))
+        static V4: LazyLock<DmaSpec> = LazyLock::new(|| built_in("trn3"));
+        V4.clone()
     }
 
     /// Trn1, as far as timing.md section 8.2 has values of its own.

@@ -6,7 +6,6 @@ use crate::operator::Operator;
 use crate::rules::{self, Rule};
 use serde::{Deserialize, Serialize};
 use trn3_mem::{Space, View, Violation};
-use trn3_num::Dtype;
 use trn3_spec::Target;
 
 /// What stops a run.
@@ -264,9 +263,4 @@ impl Context<'_> {
             .of(trn3_mem::Fault::Unimplemented)),
         }
     }
-}
-
-/// Whether the operands may be streamed as bit patterns.
-pub fn is_bit_pattern(dtype: Dtype) -> bool {
-    dtype.is_integer()
 }

@@ -23,6 +23,7 @@ mod vector;
 
 pub use arguments::{Argument, Arguments, Parameter, Use};
 pub use context::{Context, Finding, RecordOptions, Strictness};
+pub use crate::dma::dma_copy::generation_of;
 pub use cost::{Cost, Generation, Multiply, Stream, Transfer, Work};
 pub use instruction::{Engine, Instruction, Intern, OPERANDS_MAX, Operand, PatternId};
 pub use machine::{Machine, Registers, Scratch, Tables, ValueOptions};

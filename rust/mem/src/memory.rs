@@ -114,6 +114,14 @@ impl Memory {
         std::mem::replace(&mut self.slabs[slab as usize], bytes)
     }
 
+    /// Gives a slab bytes of its own, unless it has some of that size.
+    pub fn ensure(&mut self, slab: u32, bytes: u64) {
+        let slab = &mut self.slabs[slab as usize];
+        if !matches!(slab, Bytes::Owned(owned) if owned.bytes as u64 == bytes) {
+            *slab = Bytes::Owned(Slab::zeroed(bytes as usize));
+        }
+    }
+
     /// Says where the next tensor lives (ids are given in order).
     pub fn place(&mut self, slab: u32) -> TensorId {
         self.homes.push(slab);

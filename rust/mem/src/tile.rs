@@ -5,7 +5,7 @@
 
 use crate::view::{Dim, Dims};
 use smallvec::SmallVec;
-use trn3_num::{Cast, Dtype, decode_slice, encode_slice};
+use trn3_num::{Cast, Dtype, Rounding, decode_slice, encode_slice};
 
 /// Where a view's elements are in a slab, in elements of its dtype.
 #[derive(Debug, Clone, PartialEq)]
@@ -201,19 +201,20 @@ impl TileMut<'_> {
     pub fn write_f32(&mut self, first: usize, values: &[f32], cast: Cast) {
         let dtype = self.geometry.dtype;
         if let Some(bytes) = self.dense(first, values.len()) {
-            encode_slice(dtype, values, bytes, cast);
+            encode_slice(dtype, values, bytes, cast_at(cast, first));
             return;
         }
         let size = dtype.size_bytes();
         let TileMut { bytes, geometry } = self;
         geometry.for_each_piece(first, values.len(), |position, element, stride, count| {
             let values = &values[position..position + count];
+            let cast = cast_at(cast, first + position);
             if stride == 1 {
                 encode_slice(dtype, values, &mut bytes[element * size..(element + count) * size], cast);
             } else {
                 for (i, value) in values.iter().enumerate() {
                     let at = (element as isize + stride * i as isize) as usize * size;
-                    encode_slice(dtype, std::slice::from_ref(value), &mut bytes[at..at + size], cast);
+                    encode_slice(dtype, std::slice::from_ref(value), &mut bytes[at..at + size], cast_at(cast, i));
                 }
             }
         });
@@ -250,6 +251,14 @@ impl TileMut<'_> {
                 bytes[at..at + size].copy_from_slice(&word.to_le_bytes()[..size]);
             }
         });
+    }
+}
+
+/// The conversion of the elements from `first` on: an element's random draw depends on its number in the tile alone.
+fn cast_at(cast: Cast, first: usize) -> Cast {
+    match cast.rounding {
+        Rounding::NearestEven => cast,
+        Rounding::Stochastic(draws) => Cast { rounding: Rounding::Stochastic(draws.skip(first as u64)), ..cast },
     }
 }
 

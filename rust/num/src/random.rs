@@ -42,9 +42,8 @@ impl Draws {
 
     /// The draw at this position.
     pub fn first(self) -> u32 {
-        let mut draw = [0];
-        self.fill_inline(&mut draw);
-        draw[0]
+        let (run, at) = (self.position / RUN as u64, (self.position % RUN as u64) as usize);
+        self.block(run.wrapping_mul(LANES as u64).wrapping_add((at % LANES) as u64))[at / LANES]
     }
 
     /// The draws from this position on.
@@ -52,19 +51,23 @@ impl Draws {
         crate::simd::dispatch(Fill { draws: self, out });
     }
 
-    /// The draws of one run of 64, which starts at a multiple of 64.
+    #[inline(always)]
+    fn block(self, number: u64) -> [u32; 4] {
+        let counter = [number as u32, (number >> 32) as u32, self.stream as u32, (self.stream >> 32) as u32];
+        philox4x32_10(counter, [self.seed as u32, (self.seed >> 32) as u32])
+    }
+
+    /// The draws of one run of 64, which starts at a multiple of 64. A loop over blocks becomes vector code; arrays of
+    /// blocks inside a loop over rounds do not.
     #[inline(always)]
     fn run(self, number: u64) -> [[u32; LANES]; 4] {
         let first = number.wrapping_mul(LANES as u64);
-        let mut low = [0; LANES];
-        let mut high = [0; LANES];
-        for lane in 0..LANES {
-            let counter = first.wrapping_add(lane as u64);
-            low[lane] = counter as u32;
-            high[lane] = (counter >> 32) as u32;
+        let mut words = [[0; LANES]; 4];
+        let [x, y, z, w] = &mut words;
+        for (i, (((x, y), z), w)) in x.iter_mut().zip(y).zip(z).zip(w).enumerate() {
+            [*x, *y, *z, *w] = self.block(first.wrapping_add(i as u64));
         }
-        let counters = [low, high, [self.stream as u32; LANES], [(self.stream >> 32) as u32; LANES]];
-        philox4x32_10(counters, [self.seed as u32, (self.seed >> 32) as u32])
+        words
     }
 
     /// [`Draws::fill`] for use inside another kernel.
@@ -99,21 +102,21 @@ impl crate::simd::Kernel for Fill<'_> {
     }
 }
 
-/// The Philox4x32 bijection with ten rounds, for `N` counters at a time.
+/// The Philox4x32 bijection with ten rounds.
 #[inline(always)]
-fn philox4x32_10<const N: usize>(mut counters: [[u32; N]; 4], mut key: [u32; 2]) -> [[u32; N]; 4] {
+fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..10 {
-        for lane in 0..N {
-            let product0 = u64::from(counters[0][lane]) * 0xd251_1f53;
-            let product1 = u64::from(counters[2][lane]) * 0xcd9e_8d57;
-            counters[0][lane] = (product1 >> 32) as u32 ^ counters[1][lane] ^ key[0];
-            counters[1][lane] = product1 as u32;
-            counters[2][lane] = (product0 >> 32) as u32 ^ counters[3][lane] ^ key[1];
-            counters[3][lane] = product0 as u32;
-        }
+        let product0 = u64::from(counter[0]) * 0xd251_1f53;
+        let product1 = u64::from(counter[2]) * 0xcd9e_8d57;
+        counter = [
+            (product1 >> 32) as u32 ^ counter[1] ^ key[0],
+            product1 as u32,
+            (product0 >> 32) as u32 ^ counter[3] ^ key[1],
+            product0 as u32,
+        ];
         key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
     }
-    counters
+    counter
 }
 
 /// XORWOW (Marsaglia: Xorshift RNGs; 2003), one state of six words in the order x, y, z, w, v, d (`isa.md` section 13).
@@ -169,7 +172,7 @@ mod tests {
             ),
         ];
         for (counter, key, want) in rows {
-            assert_eq!(philox4x32_10(counter.map(|word| [word]), key), want.map(|word| [word]));
+            assert_eq!(philox4x32_10(counter, key), want);
         }
     }
 
@@ -190,8 +193,7 @@ mod tests {
         }
         let plain = |i: u64| {
             let counter = 16 * (i / 64) + i % 16;
-            let words = [counter as u32, (counter >> 32) as u32, 3, 0].map(|word| [word]);
-            philox4x32_10(words, [7, 0])[(i / 16 % 4) as usize][0]
+            philox4x32_10([counter as u32, (counter >> 32) as u32, 3, 0], [7, 0])[(i / 16 % 4) as usize]
         };
         assert!((0..101).all(|i| whole[i as usize] == plain(i + 1)));
         let mut other = [0; 101];

@@ -83,7 +83,7 @@ fn avx2<K: Kernel>(kernel: K) -> K::Output {
 #[inline(always)]
 pub(crate) fn truncate_i32(value: f32) -> i32 {
     const LIMIT: f32 = 2_147_483_648.0;
-    let within = if value >= -LIMIT && value < LIMIT { value } else { 0.0 };
+    let within = if (-LIMIT..LIMIT).contains(&value) { value } else { 0.0 };
     // Sound: the value is not NaN and its integer part is that of an int32.
     unsafe { within.to_int_unchecked() }
 }

@@ -473,8 +473,16 @@ impl Builder {
     /// Ends the recording.
     ///
     /// # Errors
-    /// The tensors do not fit; the finding has the line that declared the one that did not.
-    pub fn finish(mut self, outputs: &[TensorId], specialised: bool) -> Result<Program, Box<Finding>> {
+    /// The tensors do not fit, or an output is not written and the checks are strict: the finding, with its file and line.
+    pub fn finish(self, outputs: &[TensorId], specialised: bool) -> Result<Program, Box<(Finding, String, u32)>> {
+        let (files, lines) = (self.files.clone(), self.lines.clone());
+        self.finished(outputs, specialised).map_err(|finding| {
+            let line = lines[finding.line as usize];
+            Box::new((*finding, files[line.file as usize].clone(), line.line))
+        })
+    }
+
+    fn finished(mut self, outputs: &[TensorId], specialised: bool) -> Result<Program, Box<Finding>> {
         for &output in outputs {
             let state = &self.bytes[output.index()];
             let size = self.tensors[output.index()].bytes();

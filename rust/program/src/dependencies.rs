@@ -120,7 +120,11 @@ impl History {
                 return true;
             }
             let conflict = (access.writes || earlier.writes) && earlier.area.meets(&access.area);
-            if conflict {
+            // A compute engine takes its own reads and writes in order; only reading what it has just written waits,
+            // and not even that on TensorE, whose results meet in PSUM in order.
+            let same = access.engine.is_some() && access.engine == earlier.engine;
+            let in_order = same && (access.writes || access.engine == Some(Engine::Tensor));
+            if conflict && !in_order {
                 producers.push((earlier.engine, earlier.instruction));
             }
             let replaced = access.writes && whole && access.area.contains(&earlier.area);

@@ -1,12 +1,32 @@
 //! The extension module `trn3._native`: conversion between Python and the core, nothing else.
+//!
+//! `unsafe` stands in two modules: `frames`, which asks the interpreter for the caller's line, and `arrays`, which
+//! lends NumPy's memory to a run.
 
 use pyo3::prelude::*;
 
+mod arguments;
+mod arrays;
 mod codec;
+mod constants;
+mod errors;
+mod frames;
+mod program;
+mod recorder;
+mod table;
+mod tables;
+mod tensor;
 
 /// The native core of trn3.
 #[pymodule]
 fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     codec::register(m)?;
+    tables::register(m)?;
+    constants::register(m)?;
+    table::register(m)?;
+    m.add_function(wrap_pyfunction!(recorder::emit, m)?)?;
+    m.add_class::<tensor::Tensor>()?;
+    m.add_class::<recorder::Recorder>()?;
+    m.add_class::<program::Program>()?;
     Ok(())
 }

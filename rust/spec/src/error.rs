@@ -55,7 +55,9 @@ pub enum SpecError {
         near: Vec<String>,
     },
     /// A key that every table has is missing.
-    #[error("{file}: {key}: missing; give it, or name a table to take it from with extends = \"...\" [spec.missing_key]")]
+    #[error(
+        "{file}: {key}: missing; give it, or name a table to take it from with extends = \"...\" [spec.missing_key]"
+    )]
     MissingKey {
         /// The file's name.
         file: String,

@@ -24,7 +24,11 @@ pub(crate) struct Reader<'t> {
 
 impl<'t> Reader<'t> {
     pub(crate) fn new(file: &'t str, entries: &'t BTreeMap<String, Entry>) -> Reader<'t> {
-        Reader { file, entries, asked: Vec::new() }
+        Reader {
+            file,
+            entries,
+            asked: Vec::new(),
+        }
     }
 
     /// The value at a key, for messages.
@@ -70,7 +74,10 @@ impl<'t> Reader<'t> {
         if (unit.min..=unit.max).contains(&value) {
             Ok(())
         } else {
-            Err(self.limit(entry, format!("from {} to {} {}", unit.min, unit.max, unit.name)))
+            Err(self.limit(
+                entry,
+                format!("from {} to {} {}", unit.min, unit.max, unit.name),
+            ))
         }
     }
 }
@@ -105,7 +112,10 @@ impl Field for u64 {
             return Ok(None);
         };
         if unit.name == "ns" {
-            let ns = entry.value.as_f64().ok_or_else(|| reader.kind(entry, "a number"))?;
+            let ns = entry
+                .value
+                .as_f64()
+                .ok_or_else(|| reader.kind(entry, "a number"))?;
             reader.within(entry, ns, unit)?;
             let ps = (ns * 1e3).round();
             if (ns * 1e3 - ps).abs() > 1e-3 {
@@ -129,12 +139,14 @@ impl Field for u32 {
         let Some(value) = u64::find(reader, key)? else {
             return Ok(None);
         };
-        u32::try_from(value).map(Some).map_err(|_| SpecError::Limit {
-            file: reader.file.to_owned(),
-            key: key.to_owned(),
-            value: value.to_string(),
-            limit: format!("at most {}", u32::MAX),
-        })
+        u32::try_from(value)
+            .map(Some)
+            .map_err(|_| SpecError::Limit {
+                file: reader.file.to_owned(),
+                key: key.to_owned(),
+                value: value.to_string(),
+                limit: format!("at most {}", u32::MAX),
+            })
     }
 }
 
@@ -198,7 +210,10 @@ impl Field for Vec<u32> {
             return Ok(None);
         };
         let values = match &entry.value {
-            Value::Integers(values) => values.iter().map(|value| u32::try_from(*value).ok()).collect(),
+            Value::Integers(values) => values
+                .iter()
+                .map(|value| u32::try_from(*value).ok())
+                .collect(),
             _ => None,
         };
         values
@@ -236,7 +251,11 @@ pub(crate) fn key_of(parent: &str, field: &str, own: &[&str]) -> String {
         Some(stem) => format!("{stem}_ns"),
         None => field.to_owned(),
     };
-    if parent.is_empty() { field } else { format!("{parent}.{field}") }
+    if parent.is_empty() {
+        field
+    } else {
+        format!("{parent}.{field}")
+    }
 }
 
 /// Defines structs of plain public fields that are read from the entries of the same names.

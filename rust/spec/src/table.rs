@@ -5,26 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 
 use serde::Deserialize;
 
 use crate::error::SpecError;
 use crate::fields::Reader;
+use crate::file::{self, BUILTIN, Draft};
 use crate::target::Target;
 use crate::value::Value;
-
-/// The tables that come with the crate: name and text.
-const BUILTIN: [(&str, &str); 2] = [
-    ("trn2", include_str!("../data/trn2.toml")),
-    ("trn3", include_str!("../data/trn3.toml")),
-];
-
-/// A file larger than this is no hardware table.
-const FILE_BYTES_MAX: u64 = 4 << 20;
-
-/// More tables than this do not extend one another.
-const CHAIN_MAX: usize = 8;
 
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
@@ -132,37 +120,6 @@ pub struct Table {
     entries: Vec<Entry>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawEntry {
-    value: toml::Value,
-    unit: String,
-    status: Status,
-    source: String,
-    range: Option<[f64; 2]>,
-    note: Option<String>,
-    #[serde(default)]
-    conflicts: Vec<RawConflict>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawConflict {
-    id: Option<String>,
-    value: toml::Value,
-    source: String,
-    why: String,
-}
-
-/// A file's content before it is completed by the table it extends.
-#[derive(Default)]
-struct Draft {
-    name: Option<String>,
-    title: Option<String>,
-    documents: BTreeMap<String, String>,
-    entries: BTreeMap<String, Entry>,
-}
-
 impl Table {
     /// The names of the tables that come with the crate.
     #[must_use]
@@ -176,7 +133,7 @@ impl Table {
     ///
     /// If there is none, or the file is not a complete and consistent table.
     pub fn load(name_or_path: &str) -> Result<Table, SpecError> {
-        let draft = open(name_or_path, None, &mut Vec::new())?;
+        let draft = file::open(name_or_path, None, &mut Vec::new())?;
         finish(draft, name_or_path)
     }
 
@@ -186,7 +143,7 @@ impl Table {
     ///
     /// If the text is not a complete and consistent table.
     pub fn parse(file: &str, text: &str) -> Result<Table, SpecError> {
-        let draft = parse(file, text, None, &mut vec![file.to_owned()])?;
+        let draft = file::parse(file, text, None, &mut vec![file.to_owned()])?;
         finish(draft, file)
     }
 
@@ -210,7 +167,9 @@ impl Table {
 
     /// The documents that sources name, and where they are.
     pub fn documents(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.documents.iter().map(|(name, place)| (name.as_str(), place.as_str()))
+        self.documents
+            .iter()
+            .map(|(name, place)| (name.as_str(), place.as_str()))
     }
 
     /// All entries, grouped by part of the hardware.
@@ -260,15 +219,23 @@ impl Table {
         let mut table = self.clone();
         for (key, value) in overrides {
             let old = table.entry(key)?;
-            let first = old.replaced.clone().unwrap_or_else(|| (old.value.clone(), old.status));
+            let first = old
+                .replaced
+                .clone()
+                .unwrap_or_else(|| (old.value.clone(), old.status));
             let new = Entry {
                 value: value.into().settled(&old.unit),
                 status: Status::Override,
-                source: format!("set by the user in place of {} {} ({})", first.0, old.unit, first.1),
+                source: format!(
+                    "set by the user in place of {} {} ({})",
+                    first.0, old.unit, first.1
+                ),
                 replaced: Some(first),
                 ..old.clone()
             };
-            if new.unit != "bool" && matches!(new.value, Value::Bool(_)) || matches!(new.value, Value::Float(v) if !v.is_finite()) {
+            if new.unit != "bool" && matches!(new.value, Value::Bool(_))
+                || matches!(new.value, Value::Float(v) if !v.is_finite())
+            {
                 return Err(SpecError::Kind {
                     file: table.file.clone(),
                     key: key.to_owned(),
@@ -289,7 +256,11 @@ impl Table {
     ///
     /// None for a table that exists; the signature is shared with the construction of tables.
     pub(crate) fn target(&self) -> Result<Target, SpecError> {
-        let entries = self.entries.iter().map(|entry| (entry.key.clone(), entry.clone())).collect();
+        let entries = self
+            .entries
+            .iter()
+            .map(|entry| (entry.key.clone(), entry.clone()))
+            .collect();
         let mut reader = Reader::new(&self.file, &entries);
         Target::read(&mut reader, self)
     }
@@ -297,184 +268,49 @@ impl Table {
     /// The keys whose values differ, in the order of this table, then those that only `other` has.
     #[must_use]
     pub fn diff<'a>(&'a self, other: &'a Table) -> Vec<Difference<'a>> {
-        let here = self.entries.iter().filter_map(|left| match other.get(&left.key) {
-            Some(right) if right.value == left.value && right.unit == left.unit => None,
-            right => Some(Difference { left: Some(left), right }),
-        });
-        let there = other.entries.iter().filter(|right| self.get(&right.key).is_none());
-        here.chain(there.map(|right| Difference { left: None, right: Some(right) })).collect()
+        let here = self
+            .entries
+            .iter()
+            .filter_map(|left| match other.get(&left.key) {
+                Some(right) if right.value == left.value && right.unit == left.unit => None,
+                right => Some(Difference {
+                    left: Some(left),
+                    right,
+                }),
+            });
+        let there = other
+            .entries
+            .iter()
+            .filter(|right| self.get(&right.key).is_none());
+        here.chain(there.map(|right| Difference {
+            left: None,
+            right: Some(right),
+        }))
+        .collect()
     }
 
     /// The entries about which sources disagree, with what the others say.
     pub fn conflicts(&self) -> impl Iterator<Item = (&Entry, &Conflict)> {
-        self.entries
-            .iter()
-            .flat_map(|entry| entry.conflicts.iter().map(move |conflict| (entry, conflict)))
-    }
-}
-
-/// Opens a table by name or path. `from` is the file that extends it, relative to which a path is looked up.
-fn open(name_or_path: &str, from: Option<&Path>, chain: &mut Vec<String>) -> Result<Draft, SpecError> {
-    if let Some((name, text)) = BUILTIN.iter().find(|(name, _)| *name == name_or_path) {
-        let file = format!("{name}.toml");
-        chain.push(file.clone());
-        return parse(&file, text, None, chain);
-    }
-    let looks_like_path = name_or_path.ends_with(".toml") || name_or_path.contains(['/', '\\']);
-    let path = match from.and_then(Path::parent) {
-        Some(folder) => folder.join(name_or_path),
-        None => Path::new(name_or_path).to_owned(),
-    };
-    if !looks_like_path && !path.exists() {
-        return Err(SpecError::UnknownTable {
-            name: name_or_path.to_owned(),
-            known: Table::builtin_names().into_iter().map(str::to_owned).collect(),
-        });
-    }
-    let file = path.display().to_string();
-    chain.push(file.clone());
-    if chain.len() > CHAIN_MAX || chain[..chain.len() - 1].contains(&file) {
-        return Err(SpecError::Circular { file, chain: chain.clone() });
-    }
-    let text = read_text(&path, &file)?;
-    parse(&file, &text, Some(&path), chain)
-}
-
-fn read_text(path: &Path, file: &str) -> Result<String, SpecError> {
-    let unreadable = |reason: String| SpecError::Unreadable { file: file.to_owned(), reason };
-    let about = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
-    if about.is_dir() {
-        return Err(unreadable("is a directory, not a hardware table".to_owned()));
-    }
-    if !about.is_file() {
-        return Err(unreadable("is not a regular file".to_owned()));
-    }
-    if about.len() > FILE_BYTES_MAX {
-        let reason = format!("is {} bytes long, a hardware table has at most {FILE_BYTES_MAX}", about.len());
-        return Err(unreadable(reason));
-    }
-    let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
-    String::from_utf8(bytes).map_err(|_| unreadable("is not text in UTF-8".to_owned()))
-}
-
-fn parse(file: &str, text: &str, path: Option<&Path>, chain: &mut Vec<String>) -> Result<Draft, SpecError> {
-    let mut top: toml::Table = toml::from_str(text).map_err(|error| SpecError::Syntax {
-        file: file.to_owned(),
-        line: error.span().map_or(1, |span| line_of(text, span.start)),
-        message: error.message().replace('\n', ", "),
-    })?;
-    let name = take_text(file, &mut top, "name")?;
-    let title = take_text(file, &mut top, "title")?;
-    let extends = take_text(file, &mut top, "extends")?;
-    let documents = take_documents(file, &mut top)?;
-    let mut draft = match extends {
-        Some(base) => open(&base, path, chain)?,
-        None => Draft::default(),
-    };
-    draft.name = name.or_else(|| path.map(stem)).or(draft.name);
-    draft.title = title.or(draft.title);
-    draft.documents.extend(documents);
-    flatten(file, "", top, &mut draft.entries)?;
-    Ok(draft)
-}
-
-fn line_of(text: &str, byte: usize) -> usize {
-    1 + text.bytes().take(byte).filter(|byte| *byte == b'\n').count()
-}
-
-fn stem(path: &Path) -> String {
-    path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
-}
-
-fn malformed(file: &str, key: &str, message: impl Into<String>) -> SpecError {
-    SpecError::Malformed { file: file.to_owned(), key: key.to_owned(), message: message.into() }
-}
-
-fn take_text(file: &str, top: &mut toml::Table, key: &str) -> Result<Option<String>, SpecError> {
-    match top.remove(key) {
-        None => Ok(None),
-        Some(toml::Value::String(text)) if !text.is_empty() => Ok(Some(text)),
-        Some(_) => Err(malformed(file, key, "must be a text that is not empty")),
-    }
-}
-
-fn take_documents(file: &str, top: &mut toml::Table) -> Result<BTreeMap<String, String>, SpecError> {
-    match top.remove("documents") {
-        None => Ok(BTreeMap::new()),
-        Some(value) => BTreeMap::deserialize(value)
-            .map_err(|_| malformed(file, "documents", "must give each document's name a text: where it is")),
-    }
-}
-
-/// Turns nested tables into entries by dotted key. A table is an entry as soon as it holds one of the words that only
-/// entries hold, so that an entry without value is reported as such.
-fn flatten(
-    file: &str,
-    parent: &str,
-    group: toml::Table,
-    entries: &mut BTreeMap<String, Entry>,
-) -> Result<(), SpecError> {
-    for (name, value) in group {
-        let key = if parent.is_empty() { name } else { format!("{parent}.{name}") };
-        let toml::Value::Table(table) = value else {
-            return Err(malformed(file, &key, "stands alone; an entry is { value, unit, status, source }"));
-        };
-        let is_entry = ["value", "unit", "status", "source"]
-            .iter()
-            .any(|word| table.get(*word).is_some_and(|inner| !inner.is_table()));
-        if is_entry {
-            let entry = entry_of(file, &key, table)?;
-            entries.insert(key, entry);
-        } else if table.is_empty() {
-            return Err(malformed(file, &key, "is empty; an entry is { value, unit, status, source }"));
-        } else {
-            flatten(file, &key, table, entries)?;
-        }
-    }
-    Ok(())
-}
-
-fn entry_of(file: &str, key: &str, table: toml::Table) -> Result<Entry, SpecError> {
-    let raw = RawEntry::deserialize(toml::Value::Table(table))
-        .map_err(|error| malformed(file, key, error.message().replace('\n', ", ")))?;
-    if raw.source.trim().is_empty() || raw.unit.trim().is_empty() {
-        return Err(malformed(file, key, "source and unit must not be empty"));
-    }
-    if let Some([low, high]) = raw.range
-        && !(low <= high && low.is_finite() && high.is_finite())
-    {
-        return Err(malformed(file, key, format!("range [{low}, {high}] must ascend and be finite")));
-    }
-    let value_of = |value: &toml::Value| {
-        Value::from_toml(value)
-            .map(|value| value.settled(&raw.unit))
-            .map_err(|message| malformed(file, key, message))
-    };
-    let conflicts = raw.conflicts.iter().map(|conflict| {
-        Ok(Conflict {
-            id: conflict.id.clone(),
-            value: value_of(&conflict.value)?,
-            source: conflict.source.clone(),
-            why: conflict.why.clone(),
+        self.entries.iter().flat_map(|entry| {
+            entry
+                .conflicts
+                .iter()
+                .map(move |conflict| (entry, conflict))
         })
-    });
-    Ok(Entry {
-        key: key.to_owned(),
-        value: value_of(&raw.value)?,
-        conflicts: conflicts.collect::<Result<_, SpecError>>()?,
-        unit: raw.unit,
-        status: raw.status,
-        source: raw.source,
-        range: raw.range,
-        note: raw.note,
-        replaced: None,
-    })
+    }
 }
 
 /// Checks a draft against the typed fields and orders it like them.
 fn finish(draft: Draft, file: &str) -> Result<Table, SpecError> {
-    let file = if BUILTIN.iter().any(|(name, _)| *name == file) { format!("{file}.toml") } else { file.to_owned() };
-    let name = draft.name.ok_or_else(|| SpecError::MissingKey { file: file.clone(), key: "name".to_owned() })?;
+    let file = if BUILTIN.iter().any(|(name, _)| *name == file) {
+        format!("{file}.toml")
+    } else {
+        file.to_owned()
+    };
+    let name = draft.name.ok_or_else(|| SpecError::MissingKey {
+        file: file.clone(),
+        key: "name".to_owned(),
+    })?;
     let mut table = Table {
         title: draft.title.unwrap_or_else(|| name.clone()),
         name,
@@ -508,11 +344,16 @@ fn near<'k>(key: &str, known: impl Iterator<Item = &'k str>) -> Vec<String> {
             let same_last = other.rsplit('.').next() == Some(last);
             let distance = edit_distance(key, other);
             let alike = distance * 3 <= key.len().max(3);
-            (alike || same_last || (key.len() > 3 && other.contains(key))).then_some((distance, other))
+            (alike || same_last || (key.len() > 3 && other.contains(key)))
+                .then_some((distance, other))
         })
         .collect::<Vec<_>>();
     ranked.sort_unstable();
-    ranked.into_iter().take(3).map(|(_, other)| other.to_owned()).collect()
+    ranked
+        .into_iter()
+        .take(3)
+        .map(|(_, other)| other.to_owned())
+        .collect()
 }
 
 /// Levenshtein distance in bytes; keys are short and ASCII.
@@ -528,4 +369,161 @@ fn edit_distance(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trn3() -> Table {
+        Table::load("trn3").expect("comes with the crate")
+    }
+
+    #[test]
+    fn both_tables_have_the_same_keys_but_for_capabilities() {
+        let trn2 = Table::load("trn2").expect("comes with the crate");
+        let trn3 = trn3();
+        let lone = trn2
+            .diff(&trn3)
+            .into_iter()
+            .filter(|pair| pair.left.is_none() || pair.right.is_none());
+        let lone = lone
+            .filter_map(|pair| pair.left.or(pair.right))
+            .map(|entry| entry.key.as_str());
+        assert_eq!(
+            lone.collect::<Vec<_>>(),
+            [
+                "published.core.fp8_flops_per_s",
+                "tensor.mx_macs_per_cycle",
+                "tensor.passes.mx",
+                "tensor.background_transpose_chain_ratio",
+                "vector.stream.quantize_mx_cycles_per_element",
+                "vector.stream.exponential_cycles_per_element",
+                "vector.stream.exponential_bits32_cycles_per_element",
+                "vector.stream.rand2_cycles_per_element",
+                "vector.indirect_cycles",
+                "matmul.mx_partition_multiple",
+                "matmul.mx_scale_partitions",
+                "dma.priority_classes",
+                "dma.priority_default",
+                "dma.priority_fetch",
+                "dma.read_add_write_ratio",
+                "published.core.mx_flops_per_s",
+                "published.chip.fp4_flops_per_s",
+                "published.weight.mx_ratio",
+            ]
+        );
+    }
+
+    #[test]
+    fn assumed_values_say_why_and_lie_in_their_range() {
+        for name in Table::builtin_names() {
+            let table = Table::load(name).expect("comes with the crate");
+            for entry in table.entries() {
+                assert!(
+                    !entry.is_outside_range(),
+                    "{name}: {} lies outside its range",
+                    entry.key
+                );
+                let open = entry.source.starts_with("not published: ");
+                assert_eq!(
+                    entry.status == Status::Assumed,
+                    open,
+                    "{name}: {}",
+                    entry.key
+                );
+                let named = table
+                    .documents()
+                    .any(|(document, _)| entry.source.contains(document));
+                assert!(
+                    open || named,
+                    "{name}: {}: the source names no listed document",
+                    entry.key
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_override_says_what_was_there() {
+        let table = trn3()
+            .with_override("dma.gap_ns", 25)
+            .expect("a possible gap");
+        let table = table
+            .with_override("dma.gap_ns", 10.5)
+            .expect("a possible gap");
+        let entry = table.entry("dma.gap_ns").expect("every table has it");
+        assert_eq!(entry.status, Status::Override);
+        assert_eq!(entry.source, "set by the user in place of 40 ns (derived)");
+        assert_eq!(entry.replaced, Some((Value::Integer(40), Status::Derived)));
+        assert!(entry.is_outside_range());
+        assert_eq!(Target::from_table(&table).chip.dma.gap_ps, 10_500);
+    }
+
+    #[test]
+    fn an_override_keeps_the_kind() {
+        let table = trn3();
+        let stream = "vector.stream.reciprocal_cycles_per_element";
+        for value in [Value::from("15/2"), Value::from(7.5)] {
+            let changed = table.with_override(stream, value).expect("a possible rate");
+            assert_eq!(
+                changed.get(stream).map(|entry| entry.value.to_string()),
+                Some("15/2".to_owned())
+            );
+        }
+        assert!(table.with_override("tensor.clock_hz", 2.8e9).is_ok());
+        let rule = |key: &str, value: Value| {
+            table
+                .with_override(key, value)
+                .map_err(|error| error.rule())
+                .err()
+        };
+        assert_eq!(
+            rule("tensor.clock_hz", Value::from("fast")),
+            Some("spec.kind")
+        );
+        assert_eq!(
+            rule("tensor.clock_hz", Value::from(true)),
+            Some("spec.kind")
+        );
+        assert_eq!(rule("tensor.clock_hz", Value::from(0)), Some("spec.limit"));
+        assert_eq!(
+            rule("tensor.clock_hz", Value::from(f64::NAN)),
+            Some("spec.kind")
+        );
+        assert_eq!(
+            rule("capability.matmul_mx", Value::from(1)),
+            Some("spec.kind")
+        );
+        assert_eq!(
+            rule("capability.matmul_mx", Value::from(false)),
+            Some("spec.consistent")
+        );
+        assert_eq!(rule("hbm.stacks", Value::from(0)), Some("spec.consistent"));
+        assert_eq!(rule("dma.gap", Value::from(1)), Some("spec.unknown_key"));
+    }
+
+    #[test]
+    fn values_that_belong_together_change_together() {
+        let half = [("psum.banks", 4), ("psum.bank_bytes", 4096)];
+        assert!(trn3().with_overrides(half).is_ok());
+        assert!(trn3().with_override("psum.banks", 4).is_err());
+    }
+
+    #[test]
+    fn conflicts_name_the_contradictions_of_the_chip_and_core() {
+        for (name, expected) in [
+            ("trn2", "C3 C5 C6 C7 C8 C11 C12 C15 C18"),
+            ("trn3", "C1 C2 C3 C4 C5 C8 C9 C11 C12 C13 C14 C17 C18 C19"),
+        ] {
+            let table = Table::load(name).expect("comes with the crate");
+            let ids = table
+                .conflicts()
+                .filter_map(|(_, conflict)| conflict.id.clone())
+                .collect::<Vec<_>>();
+            for id in expected.split(' ') {
+                assert!(ids.iter().any(|other| other == id), "{name} lacks {id}");
+            }
+        }
+    }
 }

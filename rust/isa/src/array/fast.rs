@@ -4,6 +4,8 @@
 //! them is [`super::reference`]. `unsafe` serves two ends only: entering code compiled for an instruction set that was
 //! detected at run time, and vector loads from slices whose length was checked.
 #![allow(unsafe_code)]
+// Counted loops over arrays of sums are what compilers unroll into registers at any setting.
+#![allow(clippy::needless_range_loop)]
 
 use super::Product;
 use super::block::{self, Job, TILE_M, TILE_N, Tile};
@@ -63,10 +65,10 @@ pub(super) fn run(variant: Variant, product: Product, job: Job<'_, '_, f32>) {
     match (variant, product) {
         // SAFETY: the assertion above has detected every feature that the function is compiled for.
         #[cfg(target_arch = "x86_64")]
-        (Variant::Avx512, Product::Fused) => unsafe { avx512::run::<true>(job) },
+        (Variant::Avx512, Product::Fused) => unsafe { avx512::run_fused(job) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        (Variant::Avx512, Product::Rounded) => unsafe { avx512::run::<false>(job) },
+        (Variant::Avx512, Product::Rounded) => unsafe { avx512::run_rounded(job) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         (Variant::Avx2, Product::Fused) => unsafe { avx2::run::<true>(job) },
@@ -80,44 +82,49 @@ pub(super) fn run(variant: Variant, product: Product, job: Job<'_, '_, f32>) {
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
-    use super::{Job, TILE_M, TILE_N, Tile, block};
+    use super::{Job, TILE_M, TILE_N, Tile, avx2, block};
     use std::arch::x86_64::{
-        __m512, _mm512_add_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mul_ps, _mm512_set1_ps,
-        _mm512_setzero_ps, _mm512_storeu_ps,
+        __m512, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps,
+        _mm512_storeu_ps,
     };
 
     const VECTOR: usize = 16;
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,fma")]
-    pub(super) fn run<const FUSED: bool>(job: Job<'_, '_, f32>) {
+    pub(super) fn run_fused(job: Job<'_, '_, f32>) {
         block::run(job, |stationary, moving, tile| {
-            multiply::<FUSED>(stationary, moving, tile)
+            multiply_fused(stationary, moving, tile)
         });
     }
 
+    /// Zen 4 overlaps separate products and sums better at 256 bits: 86 against 71 GFLOP/s.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,fma")]
-    fn multiply<const FUSED: bool>(stationary: &[f32], moving: &[f32], tile: &mut Tile) {
+    pub(super) fn run_rounded(job: Job<'_, '_, f32>) {
+        block::run(job, |stationary, moving, tile| {
+            avx2::multiply::<false>(stationary, moving, tile)
+        });
+    }
+
+    #[target_feature(enable = "avx512f")]
+    fn multiply_fused(stationary: &[f32], moving: &[f32], tile: &mut Tile) {
         let stationary = stationary.as_chunks::<TILE_M>().0;
         let moving = moving.as_chunks::<TILE_N>().0;
         let mut sums = [[_mm512_setzero_ps(); TILE_N / VECTOR]; TILE_M];
         for (s, t) in stationary.iter().zip(moving) {
             let t = t.as_chunks::<VECTOR>().0;
             let t = [load(&t[0]), load(&t[1])];
-            for (sums, &s) in sums.iter_mut().zip(s) {
-                let s = _mm512_set1_ps(s);
-                for (sum, &t) in sums.iter_mut().zip(&t) {
-                    *sum = if FUSED {
-                        _mm512_fmadd_ps(s, t, *sum)
-                    } else {
-                        _mm512_add_ps(*sum, _mm512_mul_ps(s, t))
-                    };
+            for m in 0..TILE_M {
+                let s = _mm512_set1_ps(s[m]);
+                for n in 0..TILE_N / VECTOR {
+                    sums[m][n] = _mm512_fmadd_ps(s, t[n], sums[m][n]);
                 }
             }
         }
-        for (row, sums) in tile.iter_mut().zip(sums) {
-            for (values, sum) in row.as_chunks_mut::<VECTOR>().0.iter_mut().zip(sums) {
+        for m in 0..TILE_M {
+            let values = tile[m].as_chunks_mut::<VECTOR>().0;
+            for n in 0..TILE_N / VECTOR {
                 // SAFETY: the array has the vector's 16 values; the store needs no alignment.
-                unsafe { _mm512_storeu_ps(values.as_mut_ptr(), sum) };
+                unsafe { _mm512_storeu_ps(values[n].as_mut_ptr(), sums[m][n]) };
             }
         }
     }
@@ -151,7 +158,7 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2,fma")]
-    fn multiply<const FUSED: bool>(stationary: &[f32], moving: &[f32], tile: &mut Tile) {
+    pub(super) fn multiply<const FUSED: bool>(stationary: &[f32], moving: &[f32], tile: &mut Tile) {
         for n in (0..TILE_N).step_by(PART_N) {
             for m in (0..TILE_M).step_by(PART_M) {
                 multiply_part::<FUSED>(stationary, moving, tile, m, n);
@@ -159,6 +166,7 @@ mod avx2 {
         }
     }
 
+    /// The sums of `PART_M` rows from `m` on and `PART_N` columns from `n` on.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
     fn multiply_part<const FUSED: bool>(
@@ -172,25 +180,25 @@ mod avx2 {
         let moving = moving.as_chunks::<TILE_N>().0;
         let mut sums = [[_mm256_setzero_ps(); PART_N / VECTOR]; PART_M];
         for (s, t) in stationary.iter().zip(moving) {
-            let s = s.as_chunks::<PART_M>().0[m / PART_M];
-            let t = t.as_chunks::<PART_N>().0[n / PART_N];
-            let t = t.as_chunks::<VECTOR>().0;
+            let s = &s.as_chunks::<PART_M>().0[m / PART_M];
+            let t = t[n..].as_chunks::<VECTOR>().0;
             let t = [load(&t[0]), load(&t[1])];
-            for (sums, s) in sums.iter_mut().zip(s) {
-                let s = _mm256_set1_ps(s);
-                for (sum, &t) in sums.iter_mut().zip(&t) {
-                    *sum = if FUSED {
-                        _mm256_fmadd_ps(s, t, *sum)
+            for i in 0..PART_M {
+                let s = _mm256_set1_ps(s[i]);
+                for j in 0..PART_N / VECTOR {
+                    sums[i][j] = if FUSED {
+                        _mm256_fmadd_ps(s, t[j], sums[i][j])
                     } else {
-                        _mm256_add_ps(*sum, _mm256_mul_ps(s, t))
+                        _mm256_add_ps(sums[i][j], _mm256_mul_ps(s, t[j]))
                     };
                 }
             }
         }
-        for (row, sums) in tile[m..].iter_mut().zip(sums) {
-            for (values, sum) in row[n..].as_chunks_mut::<VECTOR>().0.iter_mut().zip(sums) {
+        for i in 0..PART_M {
+            let values = tile[m + i][n..].as_chunks_mut::<VECTOR>().0;
+            for j in 0..PART_N / VECTOR {
                 // SAFETY: the array has the vector's 8 values; the store needs no alignment.
-                unsafe { _mm256_storeu_ps(values.as_mut_ptr(), sum) };
+                unsafe { _mm256_storeu_ps(values[j].as_mut_ptr(), sums[i][j]) };
             }
         }
     }
@@ -212,19 +220,15 @@ mod portable {
     pub(super) fn multiply<const FUSED: bool>(stationary: &[f32], moving: &[f32], tile: &mut Tile) {
         for n in (0..TILE_N).step_by(PART_N) {
             let mut sums = [[0.0; PART_N]; TILE_M];
-            for (s, t) in stationary
-                .as_chunks::<TILE_M>()
-                .0
-                .iter()
-                .zip(moving.as_chunks::<TILE_N>().0)
-            {
-                let t = t.as_chunks::<PART_N>().0[n / PART_N];
-                for (sums, &s) in sums.iter_mut().zip(s) {
-                    for (sum, t) in sums.iter_mut().zip(t) {
-                        *sum = if FUSED {
-                            add_product(*sum, s, t)
+            let rows = stationary.as_chunks::<TILE_M>().0.iter();
+            for (s, t) in rows.zip(moving.as_chunks::<TILE_N>().0) {
+                let t = &t.as_chunks::<PART_N>().0[n / PART_N];
+                for i in 0..TILE_M {
+                    for j in 0..PART_N {
+                        sums[i][j] = if FUSED {
+                            add_product(sums[i][j], s[i], t[j])
                         } else {
-                            *sum + s * t
+                            sums[i][j] + s[i] * t[j]
                         };
                     }
                 }

@@ -7,7 +7,7 @@ use crate::instruction::{Engine, Instruction, Operand};
 use crate::machine::{Machine, Tables};
 use crate::rules::{self, Rule};
 use crate::table::{Definition, Exactness, Opcode, no_work};
-use trn3_mem::{Dim, Fault, Geometry, Space, View, Violation};
+use trn3_mem::{Dim, Geometry, Space, View, Violation};
 use trn3_spec::Target;
 
 /// The table's entry.
@@ -230,6 +230,17 @@ fn run_bytes(operand: &Operand, tables: &Tables<'_>) -> u64 {
     run * pattern.dtype.size_bytes() as u64
 }
 
+/// Who makes the descriptors of a recorded transfer.
+pub fn generation_of(instruction: &Instruction) -> Generation {
+    if instruction.flags & HARDWARE != 0 {
+        Generation::Hardware
+    } else if instruction.flags & SOFTWARE != 0 {
+        Generation::Software
+    } else {
+        Generation::Static
+    }
+}
+
 fn cost(instruction: &Instruction, tables: &Tables<'_>, _: &Target) -> Cost {
     let [dst, src, ..] = instruction.operands;
     let (to, from) = (tables.tensor(&dst), tables.tensor(&src));
@@ -253,13 +264,7 @@ fn cost(instruction: &Instruction, tables: &Tables<'_>, _: &Target) -> Cost {
         partition_start,
         bytes,
         piece_bytes: piece,
-        generation: if instruction.flags & HARDWARE != 0 {
-            Generation::Hardware
-        } else if instruction.flags & SOFTWARE != 0 {
-            Generation::Software
-        } else {
-            Generation::Static
-        },
+        generation: generation_of(instruction),
         priority: instruction.constants[0] as u8,
     })
 }

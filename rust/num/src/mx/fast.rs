@@ -8,8 +8,8 @@ use crate::lane::{self, Layout, Word, with_layout};
 use crate::simd::{Kernel, dispatch};
 use std::marker::PhantomData;
 
-/// Columns done together where the groups run across rows: 32 rows of them fit in the first-level cache.
-const STRIP: usize = 64;
+/// Columns done together where the groups run across rows: 32 rows of them take half of a first-level cache.
+const STRIP: usize = 128;
 
 const MAGNITUDE: u32 = 0x7fff_ffff;
 const INFINITY: u32 = 0x7f80_0000;
@@ -133,7 +133,8 @@ trait Source: Copy {
 impl Source for &[f32] {
     #[inline(always)]
     fn load(self, first: usize, bits: &mut [u32]) {
-        for (bits, value) in bits.iter_mut().zip(&self[first..]) {
+        let values = &self[first..][..bits.len()];
+        for (bits, value) in bits.iter_mut().zip(values) {
             *bits = value.to_bits();
         }
     }
@@ -156,7 +157,8 @@ impl<L: Layout> Copy for Codes<'_, L> {}
 impl<L: Layout> Source for Codes<'_, L> {
     #[inline(always)]
     fn load(self, first: usize, bits: &mut [u32]) {
-        for (bits, &word) in bits.iter_mut().zip(&self.words[first..]) {
+        let words = &self.words[first..][..bits.len()];
+        for (bits, &word) in bits.iter_mut().zip(words) {
             *bits = lane::decode::<L>(L::Word::load(word));
         }
     }
@@ -265,18 +267,19 @@ impl<L: Layout, S: Source> Kernel for QuantizeColumns<'_, L, S> {
             codes,
             scales,
         } = self;
+        // Rows a power of two apart evict each other from the cache, so a strip is copied once.
+        let mut strip_bits = [[0; STRIP]; GROUP];
         let bands = codes
             .chunks_exact_mut(GROUP * inner)
             .zip(scales.chunks_exact_mut(inner));
         for (band, (codes, scales)) in bands.enumerate() {
             for (strip, scales) in scales.chunks_mut(STRIP).enumerate() {
                 let (first, width) = (strip * STRIP, scales.len());
-                let mut bits = [0; STRIP];
-                let bits = &mut bits[..width];
                 let mut amax = [0; STRIP];
-                for row in 0..GROUP {
+                for (row, bits) in strip_bits.iter_mut().enumerate() {
+                    let bits = &mut bits[..width];
                     values.load((band * GROUP + row) * inner + first, bits);
-                    for (amax, bits) in amax.iter_mut().zip(&*bits) {
+                    for (amax, bits) in amax[..width].iter_mut().zip(&*bits) {
                         *amax = (*amax).max(bits & MAGNITUDE);
                     }
                 }
@@ -285,12 +288,15 @@ impl<L: Layout, S: Source> Kernel for QuantizeColumns<'_, L, S> {
                     *scale = scale_byte(amax, element, rule);
                     *inverse = inverse_power(*scale);
                 }
-                for row in 0..GROUP {
-                    values.load((band * GROUP + row) * inner + first, bits);
+                for (row, bits) in strip_bits.iter().enumerate() {
                     let codes = &mut codes[row * inner + first..][..width];
-                    for (((code, &bits), &inverse), &amax) in codes.iter_mut().zip(&*bits).zip(&inverse).zip(&amax) {
-                        let number = encode_scaled_number::<L>(bits, inverse);
-                        *code = if amax >= INFINITY { element.nan_code() } else { number };
+                    for ((code, &bits), &inverse) in codes.iter_mut().zip(&bits[..width]).zip(&inverse[..width]) {
+                        *code = encode_scaled_number::<L>(bits, inverse);
+                    }
+                }
+                for column in (0..width).filter(|&column| amax[column] >= INFINITY) {
+                    for row in 0..GROUP {
+                        codes[row * inner + first + column] = element.nan_code();
                     }
                 }
             }

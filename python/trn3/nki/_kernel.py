@@ -1,0 +1,461 @@
+"""Kernels: recording them, running what was recorded, and keeping it.
+
+``nki.jit`` and ``nki.simulate`` share one path: the user's function runs once in Python with tensor handles in place
+of its arrays and leaves a Program; the Program computes the values.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from trn3 import _native, dtypes
+from trn3.errors import RuleError, UnsupportedError
+
+from . import _session
+from ._purity import NotEstablished, environment_key, value_key
+
+__all__ = ["Kernel", "RunOptions", "jit", "record", "simulate"]
+
+_CACHE_MAX = 256
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a kernel is recorded and run. Equal options give equal bits.
+
+    Parameters
+    ----------
+    target : str, optional
+        Hardware table: ``trn3``, ``trn2``, or the path of a table file. By default what
+        ``NEURON_PLATFORM_TARGET_OVERRIDE`` says at the time of the call, else ``trn3``.
+    checks : {"lenient", "documented", "hardware"}
+        What stops the run: ``lenient`` runs what AWS's simulator runs and reports the rest as findings; ``documented``
+        makes every stated rule an error; ``hardware`` also refuses what only the device would.
+    seed : int
+        Seed of everything random.
+    stochastic_rounding : bool
+        Round conversions to narrower floats stochastically (as ``NEURON_RT_STOCHASTIC_ROUNDING_EN`` does).
+    nki_version : str
+        Version of the language whose behaviour is wanted; ``quantize_mx`` doubled its scale in 0.5.
+    eager : bool
+        Execute each instruction as it is recorded, for debugging: the same bits, a statement at a time.
+    """
+
+    target: str | None = None
+    checks: str = "lenient"
+    seed: int = 0
+    stochastic_rounding: bool = False
+    nki_version: str = "0.6"
+    eager: bool = False
+
+    @property
+    def nki_minor(self) -> int:
+        """Minor number of ``nki_version``."""
+        major, _, minor = self.nki_version.partition(".")
+        if major != "0" or not minor.isdigit() or not 1 <= int(minor) <= 6:
+            raise RuleError(
+                instruction="RunOptions",
+                operand="nki_version",
+                value=f"is '{self.nki_version}'",
+                limit="0.1 to 0.6",
+                fix="give the version of the NKI that the kernel was written for",
+                rule="options.nki_version",
+            )
+        return int(minor)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def _foreign_array(value: Any) -> bool:
+    module = type(value).__module__.split(".")[0]
+    return module in ("torch", "jax", "jaxlib") and hasattr(value, "shape")
+
+
+class _Inputs:
+    """The arrays among a call's arguments, in order, and the arguments with handles in their place."""
+
+    def __init__(self, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.arrays: list[np.ndarray[Any, Any]] = []
+        self.names: list[str] = []
+        # Which array each array argument is: one that is given twice is one tensor.
+        self.order: list[int] = []
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        self.bound = bound
+        for name, value in bound.arguments.items():
+            self._collect(name, value)
+
+    def _collect(self, name: str, value: Any) -> None:
+        if _is_array(value):
+            if value.size == 0:
+                raise RuleError(
+                    instruction="kernel",
+                    operand=name,
+                    value=f"has shape {value.shape}",
+                    limit="every dimension has at least one element",
+                    fix="skip the call for empty arrays",
+                    rule="tensor.shape",
+                )
+            known = [at for at, array in enumerate(self.arrays) if array is value]
+            self.order.append(known[0] if known else len(self.arrays))
+            if not known:
+                self.arrays.append(value)
+                self.names.append(name)
+        elif isinstance(value, (list, tuple)):
+            for at, item in enumerate(value):
+                self._collect(f"{name}_{at}", item)
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                self._collect(f"{name}_{key}", item)
+        elif _foreign_array(value):
+            raise UnsupportedError(
+                instruction="kernel",
+                operand=name,
+                value=f"is a {type(value).__module__.split('.')[0]} tensor",
+                limit="this version takes NumPy arrays",
+                fix="pass np.asarray(tensor)",
+                rule="kernel.argument",
+            )
+
+    def key(self) -> Hashable:
+        """Shapes, data types and constants of the arguments."""
+        arguments = tuple((name, self._value_key(value)) for name, value in self.bound.arguments.items())
+        return tuple(self.order), arguments
+
+    def _value_key(self, value: Any) -> Hashable:
+        if _is_array(value):
+            return ("array", value.shape, str(value.dtype))
+        if isinstance(value, (list, tuple)):
+            return (type(value).__name__, tuple(self._value_key(item) for item in value))
+        if isinstance(value, dict):
+            return ("dict", tuple((key, self._value_key(item)) for key, item in value.items()))
+        return value_key(value)
+
+    def handles(self, handles: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The call's arguments with a handle for each array."""
+        remaining = iter(handles[number] for number in self.order)
+
+        def replaced(value: Any) -> Any:
+            if _is_array(value):
+                return next(remaining)
+            if isinstance(value, list):
+                return [replaced(item) for item in value]
+            if isinstance(value, tuple):
+                items = [replaced(item) for item in value]
+                return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+            if isinstance(value, dict):
+                return {key: replaced(item) for key, item in value.items()}
+            return value
+
+        for name in list(self.bound.arguments):
+            self.bound.arguments[name] = replaced(self.bound.arguments[name])
+        return self.bound.args, self.bound.kwargs
+
+
+@dataclass
+class _Recorded:
+    """A Program and the shape of what its kernel returned."""
+
+    program: _native.Program
+    returned: Any
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """Place of an output in a kernel's result."""
+
+    number: int
+
+
+def _structure(value: Any, outputs: list[Any]) -> Any:
+    """Replace the tensors of a kernel's result by slots, and collect them."""
+    if isinstance(value, _native.NkiTensor):
+        for number, known in enumerate(outputs):
+            if known._id == value._id:
+                return _Slot(number)
+        outputs.append(value)
+        return _Slot(len(outputs) - 1)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_structure(item, outputs) for item in value)
+    if isinstance(value, dict):
+        return {key: _structure(item, outputs) for key, item in value.items()}
+    return value
+
+
+def _filled(structure: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
+    if isinstance(structure, _Slot):
+        return arrays[structure.number]
+    if isinstance(structure, (list, tuple)):
+        return type(structure)(_filled(item, arrays) for item in structure)
+    if isinstance(structure, dict):
+        return {key: _filled(item, arrays) for key, item in structure.items()}
+    return structure
+
+
+def _check_outputs(kernel: str, outputs: list[Any]) -> None:
+    for output in outputs:
+        if output.buffer.value in ("sbuf", "psum"):
+            raise RuleError(
+                instruction="return",
+                operand=output.name,
+                value=f"is in {output.buffer.value}",
+                limit="a kernel returns tensors in shared_hbm",
+                fix="copy it to a tensor made with buffer=nl.shared_hbm, and return that one",
+                rule="kernel.output_space",
+            )
+
+
+class Kernel:
+    """A kernel: a Python function whose instructions run on an emulated NeuronCore.
+
+    Call it with NumPy arrays to run it, or index it first with the number of cores (``kernel[1](...)``).
+
+    Parameters
+    ----------
+    func : callable
+        The kernel's function.
+    options : RunOptions, optional
+        How it is recorded and run.
+    """
+
+    def __init__(self, func: Callable[..., Any], options: RunOptions | None = None, grid: tuple[int, ...] = ()) -> None:
+        self.func = func
+        self.options = options or RunOptions()
+        self.grid = grid
+        self.cache: dict[Hashable, _Recorded] = {}
+        self.last: _Recorded | None = None
+        functools.update_wrapper(self, func)
+
+    def __getitem__(self, grid: int | tuple[int, ...]) -> Kernel:
+        sizes = grid if isinstance(grid, tuple) else (grid,)
+        if any(size != 1 for size in sizes):
+            raise UnsupportedError(
+                instruction="kernel",
+                operand="grid",
+                value=f"is {grid}",
+                limit="this version runs one core",
+                fix="launch kernel[1] or kernel",
+                rule="kernel.grid",
+            )
+        kernel = Kernel(self.func, self.options, sizes)
+        kernel.cache = self.cache
+        return kernel
+
+    def with_options(self, **changes: Any) -> Kernel:
+        """Return the same kernel with other `RunOptions`."""
+        return Kernel(self.func, replace(self.options, **changes), self.grid)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _session.active() is not None:
+            return self.func(*args, **kwargs)
+        return self.run(*args, **kwargs)[0]
+
+    def record(self, *args: Any, **kwargs: Any) -> _native.Program:
+        """Record the kernel for these arguments and return the Program, without running it."""
+        recorded, _ = self._recorded(_Inputs(inspect.signature(self.func), args, kwargs))
+        return recorded.program
+
+    def run(self, *args: Any, **kwargs: Any) -> tuple[Any, _native.Program, list[dict[str, Any]]]:
+        """Run the kernel.
+
+        Returns
+        -------
+        result : numpy.ndarray or structure of them
+            What the kernel returns; a returned input is the caller's own array, written in place.
+        program : Program
+            What was recorded.
+        findings : list of dict
+            Deviations from the documents that did not stop the run.
+        """
+        inputs = _Inputs(inspect.signature(self.func), args, kwargs)
+        recorded, fresh = self._recorded(inputs)
+        return _run(recorded, inputs, self.options, fresh)
+
+    def _recorded(self, inputs: _Inputs) -> tuple[_Recorded, bool]:
+        target, notice = (
+            _session.resolve_target(self.options.target) if self.options.target else _session.default_target()
+        )
+        key: Hashable = None
+        try:
+            if isinstance(self.func, types.FunctionType):
+                options = (target, self.options.checks, self.options.nki_version, self.grid)
+                key = (options, environment_key(self.func), inputs.key())
+                hash(key)
+        except (NotEstablished, TypeError):
+            key = None
+        if key is not None and not self.options.eager and key in self.cache:
+            return self.cache[key], False
+        recorded = _record(self.func, self.options, target, self.grid, inputs)
+        if notice:
+            recorded.notices = (notice,)
+        if key is not None and not recorded.program.specialised and not self.options.eager:
+            while len(self.cache) >= _CACHE_MAX:
+                self.cache.pop(next(iter(self.cache)))
+            self.cache[key] = recorded
+        self.last = recorded
+        return recorded, True
+
+
+def _record(
+    func: Callable[..., Any], options: RunOptions, target: str, grid: tuple[int, ...], inputs: _Inputs
+) -> _Recorded:
+    name = getattr(func, "__name__", type(func).__name__)
+    recorder = _native.Recorder(name, _session.load_table(target), options.checks, options.nki_minor, options.eager)
+    session = _session.Session(recorder, target, grid, (0,) * len(grid))
+    try:
+        with _session.recording(session):
+            handles = []
+            for argument, array in zip(inputs.names, inputs.arrays, strict=True):
+                handles.append(recorder.input(argument, dtypes.dtype(array.dtype), _contiguous(array)))
+            args, kwargs = inputs.handles(handles)
+            result = func(*args, **kwargs)
+            outputs: list[Any] = []
+            returned = _structure(result, outputs)
+            _check_outputs(name, outputs)
+            program = recorder.finish(outputs)
+    except BaseException:
+        recorder.abandon()
+        raise
+    return _Recorded(program, returned)
+
+
+def _contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.require(array, requirements=["C", "A"])
+
+
+def _run(
+    recorded: _Recorded, inputs: _Inputs, options: RunOptions, fresh: bool
+) -> tuple[Any, _native.Program, list[dict[str, Any]]]:
+    program = recorded.program
+    lent = [_contiguous(array) for array in inputs.arrays]
+    written = program.written_inputs
+    for number in written:
+        if not inputs.arrays[number].flags.writeable:
+            raise RuleError(
+                instruction="kernel",
+                operand=inputs.names[number],
+                value="is a read-only array",
+                limit="the kernel writes this argument",
+                fix="pass a writable copy",
+                rule="kernel.input_writable",
+            )
+    outputs: list[np.ndarray[Any, Any]] = []
+    for (_, shape, dtype), number in zip(program.outputs, program.output_inputs, strict=True):
+        outputs.append(lent[number] if number is not None else np.empty(shape, dtype))
+    findings = program.take_recorded_run(outputs) if fresh else None
+    if findings is None:
+        findings = program.run(lent, outputs, options.seed, options.stochastic_rounding, options.checks)
+    for number in written:
+        if lent[number] is not inputs.arrays[number]:
+            np.copyto(inputs.arrays[number], lent[number])
+    results = [
+        inputs.arrays[number] if number is not None else array
+        for array, number in zip(outputs, program.output_inputs, strict=True)
+    ]
+    notices = [
+        {"rule": "target.absent", "message": text, "file": "", "line": 0, "instruction": "kernel"}
+        for text in recorded.notices
+    ]
+    return _filled(recorded.returned, results), program, [*notices, *program.findings, *findings]
+
+
+def jit(func: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Make a function a kernel (decorator).
+
+    Parameters
+    ----------
+    func : callable, optional
+        The function. Without it, a decorator is returned.
+    **options
+        ``mode`` is accepted and has no effect; ``platform_target`` chooses the target; the fields of `RunOptions`.
+
+    Returns
+    -------
+    Kernel
+        Callable with NumPy arrays; inside another kernel it is a plain function.
+    """
+    if func is None:
+        return functools.partial(jit, **options)
+    options.pop("mode", None)
+    platform = options.pop("platform_target", None)
+    if platform is not None:
+        options["target"] = platform
+    inner = func.func if isinstance(func, Kernel) else func
+    return Kernel(inner, RunOptions(**options))
+
+
+class Simulation:
+    """A kernel that is run on the emulator when called; made by `simulate`.
+
+    Attributes
+    ----------
+    program : Program or None
+        What the last call recorded.
+    findings : list of dict
+        Deviations that the last call found.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.program: _native.Program | None = None
+        self.findings: list[dict[str, Any]] = []
+        functools.update_wrapper(self, kernel.func)
+
+    def __getitem__(self, grid: int | tuple[int, ...]) -> Simulation:
+        return Simulation(self.kernel[grid])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        result, self.program, self.findings = self.kernel.run(*args, **kwargs)
+        return result
+
+
+def simulate(kernel: Callable[..., Any], **options: Any) -> Simulation:
+    """Run a kernel on the emulator.
+
+    Parameters
+    ----------
+    kernel : Kernel or callable
+        A kernel; a plain function is taken as one.
+    **options
+        Fields of `RunOptions`.
+
+    Returns
+    -------
+    Simulation
+        Call it with the kernel's arguments.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from trn3 import nki
+    >>> from trn3.nki import language as nl
+    >>> def double(x):
+    ...     tile = nl.load(x)
+    ...     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    ...     nl.store(out, nl.multiply(tile, 2.0))
+    ...     return out
+    >>> nki.simulate(double)(np.ones((2, 3), np.float32))
+    array([[2., 2., 2.],
+           [2., 2., 2.]], dtype=float32)
+    """
+    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    return Simulation(made.with_options(**options) if options else made)
+
+
+def record(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> _native.Program:
+    """Record a kernel for these arguments and return the Program, without running it."""
+    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    return made.record(*args, **kwargs)

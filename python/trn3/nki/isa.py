@@ -1,0 +1,592 @@
+"""The instructions of the NeuronCore (``nki.isa``).
+
+Generated from the instruction table by ``python tools/generate_isa.py``; do not edit. Each instruction records itself
+in the kernel that its tensors belong to; operands may be given by position or by keyword.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trn3._native import emit as _emit
+
+from . import _session
+from ._enums import dge_mode, dma_engine, engine, matmul_perf_mode, nc_version, oob_mode, reduce_cmd
+
+__all__ = [
+    "NkiInstruction",
+    "activation",
+    "dge_mode",
+    "dma_copy",
+    "dma_engine",
+    "engine",
+    "get_nc_version",
+    "gpsimd_engine",
+    "iota",
+    "matmul_perf_mode",
+    "memset",
+    "nc_matmul",
+    "nc_matmul_mx",
+    "nc_transpose",
+    "nc_version",
+    "oob_mode",
+    "quantize_mx",
+    "reduce_cmd",
+    "scalar_engine",
+    "tensor_copy",
+    "tensor_engine",
+    "tensor_reduce",
+    "tensor_scalar",
+    "tensor_tensor",
+    "unknown_engine",
+    "vector_engine",
+]
+
+tensor_engine = engine.tensor
+vector_engine = engine.vector
+scalar_engine = engine.scalar
+gpsimd_engine = engine.gpsimd
+unknown_engine = engine.unknown
+
+
+class NkiInstruction:
+    """What an instruction returns: a handle that names it."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+
+
+def get_nc_version() -> nc_version:
+    """Return the generation of the NeuronCore that the kernel is recorded for (outside of one: the default target)."""
+    return _session.generation()
+
+
+def nc_matmul(
+    dst: Any,
+    stationary: Any,
+    moving: Any,
+    is_stationary_onezero: Any = False,
+    is_moving_onezero: Any = False,
+    is_transpose: Any = False,
+    accumulate: Any = None,
+    tile_position: Any = (),
+    tile_size: Any = (),
+    perf_mode: Any = matmul_perf_mode.none,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Matrix product of a stationary and a moving tile into PSUM.
+
+    ``r[m, n] = sum over k of stationary[k, m] * moving[k, n]``; ``perf_mode=double_row`` contracts over (k, j) with
+    operands of shape (K, 2, M) and (K, 2, N). The partial sum takes PE row 0 first, one FP32 rounding a row (FP32
+    operands: the product is rounded too). PSUM then takes ``r`` or ``dst + r``; a BF16 ``dst`` rounds once more.
+    ``is_transpose`` moves bits: ``dst[m, n] = stationary[k, m]`` where ``moving[k, n]`` is the single 1 of column n.
+
+    Parameters
+    ----------
+    dst
+        PSUM, (M, N), float32 or (v4) bfloat16; with is_transpose the data dtype.
+    stationary
+        SBUF, (K, M), K and M at most 128; (K, 2, M) in double row mode.
+    moving
+        SBUF, (K, N), N at most 512 before v4, 4096 (float32 dst) or 8192 (bfloat16 dst) on v4; (K, 2, N) in double
+        row mode.
+    is_stationary_onezero
+        Hint that a float32 stationary holds only 0 and 1: half the passes.
+    is_moving_onezero
+        The same for moving.
+    is_transpose
+        Transpose mode, bit exact from v3.
+    accumulate
+        False overwrites, True adds, None overwrites what no product has written yet and adds to the rest.
+    tile_position
+        (row, column) where the array tile starts.
+    tile_size
+        (rows, columns) of the array tile: 128, 64 or 32 each.
+    perf_mode
+        matmul_perf_mode.double_row doubles the FP8 rate.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        matmul.stationary.free_max, matmul.moving.free_max, matmul.contraction, matmul.dst.shape, matmul.dtype_pair,
+        matmul.dtype, matmul.dst.dtype, matmul.double_row, matmul.tile, matmul.tile_operands, matmul.dst.bank,
+        matmul.transpose_identity, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: tensor. Values: modelled where the public documents leave something open. Source:
+    nki/api/nki/isa/__init__.py, nc_matmul; nki/guides/architecture/trainium3_arch.rst.
+    """
+    _emit(0, name, dst, stationary, moving, is_stationary_onezero, is_moving_onezero, is_transpose, accumulate, tile_position, tile_size, perf_mode)
+    return NkiInstruction(name)
+
+
+def nc_matmul_mx(
+    dst: Any,
+    stationary: Any,
+    moving: Any,
+    stationary_scale: Any,
+    moving_scale: Any,
+    tile_position: Any = None,
+    tile_size: Any = None,
+    accumulate: Any = None,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Matrix product of two microscaled tiles into PSUM.
+
+    ``r[m, n] = sum over p, q of s[p, m, q] * t[p, n, q] * 2**(ss - 127) * 2**(ms - 127)``: each packed word holds
+    four codes, each scale byte covers 8 partitions of one packed column. Products are taken with p outermost, one
+    FP32 rounding each. A scale of 0xFF makes its products NaN.
+
+    Parameters
+    ----------
+    dst
+        PSUM, (M, N), float32 or bfloat16.
+    stationary
+        SBUF, (K/4, M) packed words, K/4 a multiple of 32 up to 128, M even and at most 128.
+    moving
+        SBUF, (K/4, N) packed words, N at most 4096 (float32 dst) or 8192 (bfloat16 dst).
+    stationary_scale
+        SBUF, float8_e8m0fnu or uint8; (K/32, M) up to 32 partitions of data, else (K/4, M) with 4 rows of each
+        quadrant used.
+    moving_scale
+        The same for moving, with N columns.
+    tile_position
+        (row, 0) where the array tile starts.
+    tile_size
+        (rows, 128): 128, 64 or 32 rows.
+    accumulate
+        As in nc_matmul.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        matmul_mx.generation, matmul_mx.dtype, matmul_mx.partitions, matmul_mx.free, matmul_mx.dst.shape,
+        matmul_mx.scale, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: tensor. Values: modelled where the public documents leave something open. Source:
+    nki/api/nki/isa/__init__.py, nc_matmul_mx; nki/deep-dives/mxfp-matmul.rst.
+    """
+    _emit(1, name, dst, stationary, moving, stationary_scale, moving_scale, tile_position, tile_size, accumulate)
+    return NkiInstruction(name)
+
+
+def nc_transpose(
+    dst: Any,
+    data: Any,
+    engine: Any = engine.unknown,
+    name: str | None = None,
+) -> NkiInstruction:
+    """2-D transpose: ``dst[f, p] = data[p, f]``, bit exact.
+
+    On TensorE up to 128x128 from SBUF to PSUM, on VectorE up to 32x32 between SBUF and PSUM. With engine.unknown
+    TensorE is chosen when dst is in PSUM or the tile is larger than 32x32.
+
+    Parameters
+    ----------
+    dst
+        (F, P): PSUM on TensorE, SBUF or PSUM on VectorE.
+    data
+        (P, F): SBUF on TensorE, SBUF or PSUM on VectorE; the dtype of dst.
+    engine
+        engine.tensor, engine.vector or engine.unknown.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        transpose.shape, transpose.size_max, transpose.dtype, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: tensor, vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, nc_transpose.
+    """
+    _emit(2, name, dst, data, engine)
+    return NkiInstruction(name)
+
+
+def activation(
+    dst: Any,
+    op: Any,
+    data: Any,
+    bias: Any = None,
+    scale: Any = 1.0,
+    reduce_op: Any = None,
+    reduce_res: Any = None,
+    reduce_cmd: Any = reduce_cmd.idle,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``y = op(data * scale + bias)``; ``dst = y``; optionally the sum of y along the free dimensions.
+
+    FP32 inside; the product and the sum round once each (whether the hardware fuses them is not published). The
+    function is exact to its stated bound, where the hardware's tables are approximate and unpublished. One FP32
+    accumulator a partition persists across instructions: reduce_cmd reset sets it to 0, reduce adds the row's sum,
+    reset_reduce does both, idle leaves it; reduce_res copies it out.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, F), any type.
+    op
+        An activation function of nki.language.
+    data
+        SBUF or PSUM, (P, F).
+    bias
+        (P, 1) tile or constant.
+    scale
+        float32 (P, 1) tile or constant.
+    reduce_op
+        nl.add.
+    reduce_res
+        (P, 1) tile for the accumulator.
+    reduce_cmd
+        What happens to the accumulator.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        activation.op, activation.reduce, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: scalar. Values: modelled where the public documents leave something open. Source:
+    nki/api/nki/isa/__init__.py, activation; nki/api/nki.api.shared.rst.
+    """
+    _emit(3, name, dst, op, data, bias, scale, reduce_op, reduce_res, reduce_cmd)
+    return NkiInstruction(name)
+
+
+def tensor_tensor(
+    dst: Any,
+    data1: Any,
+    data2: Any,
+    op: Any,
+    engine: Any = engine.unknown,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Elementwise ``dst = op(data1, data2)``.
+
+    Arithmetic is FP32 inside, whatever the data types; bit operators work on integer bit patterns; on GpSimdE int32
+    and uint32 add, subtract and multiply are exact 32-bit integers that wrap. With engine.unknown GpSimdE runs
+    nl.power, and everything whose operands are all int32 or uint32 in SBUF; VectorE runs the rest.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM (GpSimdE: SBUF), (P, F), any type.
+    data1
+        SBUF or PSUM, (P, F); not both inputs in PSUM.
+    data2
+        SBUF or PSUM, (P, F).
+    op
+        A binary operator of nki.language.
+    engine
+        engine.vector, engine.gpsimd or engine.unknown.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        tensor_tensor.dtype, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: vector, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, tensor_tensor.
+    """
+    _emit(4, name, dst, data1, data2, op, engine)
+    return NkiInstruction(name)
+
+
+def tensor_scalar(
+    dst: Any,
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    reverse0: Any = False,
+    op1: Any = None,
+    operand1: Any = None,
+    reverse1: Any = False,
+    engine: Any = engine.unknown,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``t = op0(data, operand0)``, then ``dst = op1(t, operand1)``; ``reverse0``/``reverse1`` swap the operands.
+
+    Arithmetic is FP32 inside; bit operators work on integer bit patterns. Both operators are of one class.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, F).
+    data
+        SBUF or PSUM, (P, F).
+    op0
+        First operator.
+    operand0
+        Constant or (P, 1) tile; None or 0 for a unary op0.
+    reverse0
+        op0(operand0, data) instead.
+    op1
+        Second operator.
+    operand1
+        Constant or (P, 1) tile.
+    reverse1
+        op1(operand1, t) instead.
+    engine
+        engine.vector, engine.scalar, engine.gpsimd (rsqrt only) or engine.unknown.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        tensor_scalar.class, tensor_scalar.unary_operand, tensor_scalar.bitvec, tensor_scalar.scalar_engine, or a rule
+        of all operands.
+
+    Notes
+    -----
+    Engines: vector, scalar, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py,
+    tensor_scalar.
+    """
+    _emit(5, name, dst, data, op0, operand0, reverse0, op1, operand1, reverse1, engine)
+    return NkiInstruction(name)
+
+
+def tensor_copy(
+    dst: Any,
+    src: Any,
+    engine: Any = engine.unknown,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Copies a tile within or between SBUF and PSUM, element by element in order.
+
+    Bit exact when the data types are equal, else through FP32.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM (GpSimdE: SBUF), (P, F), any type.
+    src
+        SBUF or PSUM (GpSimdE: SBUF), the same P and number of elements.
+    engine
+        engine.vector, engine.scalar, engine.gpsimd or engine.unknown (VectorE).
+    name : str, optional
+        Label for profiles.
+
+    Notes
+    -----
+    Engines: vector, scalar, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py,
+    tensor_copy.
+    """
+    _emit(6, name, dst, src, engine)
+    return NkiInstruction(name)
+
+
+def tensor_reduce(
+    dst: Any,
+    op: Any,
+    data: Any,
+    axis: Any,
+    negate: Any = False,
+    keepdims: Any = False,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Reduces the trailing free dimensions named by ``axis``.
+
+    FP32, strictly from the first element to the last, one rounding a step (a public Trn1 data set agrees bit for bit
+    for sums); bit operators work on integer bit patterns. ``negate`` multiplies the result by -1.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, kept elements).
+    op
+        An operator that reduces, such as nl.add or nl.maximum.
+    data
+        SBUF or PSUM, (P, F...).
+    axis
+        Trailing free dimensions: an int or a tuple, never 0.
+    negate
+        Negate the result (arithmetic only).
+    keepdims
+        Reduced dimensions stay with size 1; no effect on values.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        tensor_reduce.axis, tensor_reduce.dst.shape, tensor_reduce.bitvec, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, tensor_reduce.
+    """
+    _emit(7, name, dst, op, data, axis, negate, keepdims)
+    return NkiInstruction(name)
+
+
+def memset(
+    dst: Any,
+    value: Any,
+    engine: Any = engine.unknown,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Fills a tile with a compile-time constant; packed types take 0 only.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM (GpSimdE: SBUF), (P, F), any type.
+    value
+        A constant of dst's kind.
+    engine
+        engine.vector, engine.gpsimd or engine.unknown (VectorE).
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        memset.value, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: vector, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, memset;
+    nki/migration/index.rst.
+    """
+    _emit(8, name, dst, value, engine)
+    return NkiInstruction(name)
+
+
+def quantize_mx(
+    dst: Any,
+    src: Any,
+    dst_scale: Any,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Quantises a tile to microscaled FP8: groups of 8 partitions by 4 neighbouring free elements share a scale.
+
+    ``scale = 2**(floor(log2(amax)) - (Emax - 1))`` from NKI 0.5 on, ``- Emax`` (OCP's sample rule) before; elements
+    are rounded to nearest, ties to even. Packed word (p, f) holds elements 4f to 4f+3 of partition p, the first in
+    the lowest byte. Scale rows that no group uses are not written. A group with NaN or infinity gets scale 0xFF and
+    NaN elements.
+
+    Parameters
+    ----------
+    dst
+        SBUF, (P, F/4), float8_e5m2_x4 or float8_e4m3fn_x4.
+    src
+        SBUF, (P, F), bfloat16 or float16; P a multiple of 32, F of 4.
+    dst_scale
+        SBUF, float8_e8m0fnu or uint8, (P/8, F/4) up to 32 partitions, else (P, F/4) with 4 rows of each quadrant
+        written.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        quantize_mx.generation, quantize_mx.dst.dtype, quantize_mx.src, quantize_mx.dst.shape, quantize_mx.dst_scale,
+        or a rule of all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, quantize_mx; release-
+    notes/components/nki.rst.
+    """
+    _emit(9, name, dst, src, dst_scale)
+    return NkiInstruction(name)
+
+
+def iota(
+    dst: Any,
+    pattern: Any,
+    offset: Any = 0,
+    channel_multiplier: Any = 0,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst[p, i...] = offset + p * channel_multiplier + sum of step * i``, in int32, then cast.
+
+    Parameters
+    ----------
+    dst
+        SBUF, (P, F), any type.
+    pattern
+        Up to four [step, count] pairs; the counts multiply to F.
+    offset
+        Value at the first element.
+    channel_multiplier
+        Added for each partition.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        iota.pattern, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, iota.
+    """
+    _emit(10, name, dst, pattern, offset, channel_multiplier)
+    return NkiInstruction(name)
+
+
+def dma_copy(
+    dst: Any,
+    src: Any,
+    priority: Any = None,
+    oob_mode: Any = oob_mode.error,
+    dge_mode: Any = dge_mode.unknown,
+    engine: Any = engine.unknown,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Copies element i of ``src`` to element i of ``dst``, in the flattened order of both views.
+
+    Different data types are cast through FP32 (packed types are not cast). With ``src.ap(..., vector_offset=v)`` row
+    p comes from row ``v[p]`` of an HBM tensor (gather); with ``dst.ap(..., vector_offset=v)`` it goes there (scatter;
+    among equal rows the last one stays).
+
+    Parameters
+    ----------
+    dst
+        SBUF or HBM, any shape of as many elements as src.
+    src
+        SBUF or HBM.
+    priority
+        Service class 0 (most urgent) to 3, from v4.
+    oob_mode
+        What a row index outside the tensor does: oob_mode.error or oob_mode.skip (the row keeps its old bytes).
+    dge_mode
+        Who makes the descriptors: dge_mode.hwdge, swdge, none or unknown (hwdge where it is possible).
+    engine
+        engine.sync or engine.scalar with hwdge; engine.unknown is sync.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        dma_copy.size, dma_copy.cast, dma_copy.priority, dma_copy.hwdge, dma_copy.index, dma_copy.index_bounds, or a
+        rule of all operands.
+
+    Notes
+    -----
+    Engines: sync, scalar, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, dma_copy;
+    nki/get-started/about/nki-dma-overview.rst.
+    """
+    _emit(11, name, dst, src, priority, oob_mode, dge_mode, engine)
+    return NkiInstruction(name)

@@ -1,0 +1,62 @@
+//! Python objects as arguments of an instruction.
+
+use crate::constants;
+use crate::tensor::Tensor;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
+use trn3_isa::Argument;
+
+/// The argument that an object stands for.
+pub(crate) fn argument(object: &Bound<'_, PyAny>) -> PyResult<Argument> {
+    if let Ok(tensor) = object.cast::<Tensor>() {
+        return Ok(Argument::View(Box::new(tensor.get().view.clone())));
+    }
+    if object.is_none() {
+        return Ok(Argument::None);
+    }
+    if let Ok(value) = object.cast_exact::<PyBool>() {
+        return Ok(Argument::Bool(value.is_true()));
+    }
+    if object.is_exact_instance_of::<PyInt>() {
+        return Ok(object.extract().map_or_else(|_| Argument::Other("int beyond 64 bits".into()), Argument::Int));
+    }
+    if object.is_exact_instance_of::<PyFloat>() {
+        return Ok(Argument::Float(object.extract()?));
+    }
+    if let Ok(text) = object.cast::<PyString>() {
+        return Ok(Argument::Text(text.to_string()));
+    }
+    if let Ok(items) = object.cast::<PyTuple>() {
+        return Ok(Argument::List(items.iter().map(|item| argument(&item)).collect::<PyResult<_>>()?));
+    }
+    if let Ok(items) = object.cast::<PyList>() {
+        return Ok(Argument::List(items.iter().map(|item| argument(&item)).collect::<PyResult<_>>()?));
+    }
+    if let Some(dtype) = constants::known_dtype(object) {
+        return Ok(Argument::Dtype(dtype));
+    }
+    other(object)
+}
+
+/// Members of enumerations, functions, and what converts to a number.
+fn other(object: &Bound<'_, PyAny>) -> PyResult<Argument> {
+    let kind = object.get_type();
+    if object.hasattr("_value_")? && object.hasattr("name")? {
+        let name: String = object.getattr("name")?.extract()?;
+        return Ok(Argument::Member(kind.name()?.to_string(), name.trim_end_matches('_').to_string()));
+    }
+    if object.is_callable()
+        && let Ok(name) = object.getattr("__name__")
+    {
+        return Ok(Argument::Operator(name.extract()?));
+    }
+    if object.hasattr("__index__")? {
+        return Ok(Argument::Int(object.extract()?));
+    }
+    if object.hasattr("__float__")? && !object.hasattr("shape").unwrap_or(false)
+        || object.hasattr("dtype")? && object.getattr("ndim").and_then(|rank| rank.extract::<usize>()).ok() == Some(0)
+    {
+        return Ok(Argument::Float(object.extract()?));
+    }
+    Ok(Argument::Other(kind.name()?.to_string()))
+}

@@ -1,0 +1,302 @@
+//! `trn3._native.Recorder`: one kernel being recorded.
+
+use crate::arguments::argument;
+use crate::arrays::HostArray;
+use crate::constants;
+use crate::errors;
+use crate::frames::Frames;
+use crate::program::{Program, interruptible};
+use crate::tables::Table;
+use crate::tensor::Tensor;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::sync::{Arc, Mutex, MutexGuard};
+use trn3_isa::{Opcode, RecordOptions, Strictness};
+use trn3_mem::{Bytes, HostBytes, Role, TensorId, View, Violation};
+use trn3_program::{Builder, FillValue, Line, TensorRequest};
+use trn3_spec::Target;
+use trn3_system::{Interpreter, RunError, RunOptions};
+
+struct Inner {
+    /// None once the recording has ended.
+    builder: Option<Builder>,
+    frames: Frames,
+    /// Runs the kernel while it is recorded, from the first time that a value is asked for.
+    interpreter: Option<Interpreter>,
+    /// Arrays of the inputs, for such a run.
+    arrays: Vec<(TensorId, Py<PyAny>)>,
+    eager: bool,
+}
+
+/// Records one kernel; made by ``trn3.nki``.
+#[pyclass(frozen, module = "trn3._native")]
+pub(crate) struct Recorder {
+    inner: Mutex<Inner>,
+}
+
+fn ended() -> PyErr {
+    PyRuntimeError::new_err("the kernel has ended: its tensors can no longer be used; return them instead")
+}
+
+impl Recorder {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic while recording is our bug; what it left behind is no worse than before it.
+        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The user's file and line.
+    pub(crate) fn here(&self, py: Python<'_>) -> PyResult<(String, u32)> {
+        let mut inner = self.lock();
+        let line = inner.line(py)?;
+        let builder = inner.builder.as_ref().ok_or_else(ended)?;
+        let (file, line) = builder.location(line);
+        Ok((file.to_string(), line))
+    }
+
+    /// The name of a tensor.
+    pub(crate) fn tensor_name(&self, tensor: TensorId) -> String {
+        self.lock().builder.as_ref().map_or_else(String::new, |builder| builder.tensor_info(tensor).name.clone())
+    }
+
+    /// Whether values can still be read.
+    pub(crate) fn can_read(&self) -> bool {
+        self.lock().builder.is_some()
+    }
+
+    /// The values of a view, after running the kernel so far.
+    pub(crate) fn read<'py>(&self, py: Python<'py>, view: &View) -> PyResult<Bound<'py, PyAny>> {
+        let mut inner = self.lock();
+        inner.run(py)?;
+        let interpreter = inner.interpreter.as_ref().expect("the run made it");
+        let tile = interpreter.memory.tile(view);
+        let mut bytes = vec![0u8; tile.geometry.elements() * view.dtype.size_bytes()];
+        tile.read_bytes(0, &mut bytes);
+        drop(inner);
+        let numpy = py.import("numpy")?;
+        let shape = PyTuple::new(py, view.dims.iter().map(|dim| dim.count))?;
+        let flat = numpy.call_method1("frombuffer", (pyo3::types::PyByteArray::new(py, &bytes), "u1"))?;
+        let typed = flat.call_method1("view", (constants::dtype_object(py, view.dtype)?,))?;
+        typed.call_method1("reshape", (shape,))
+    }
+}
+
+impl Inner {
+    fn builder(&mut self) -> PyResult<&mut Builder> {
+        self.builder.as_mut().ok_or_else(ended)
+    }
+
+    /// The number of the user's line.
+    fn line(&mut self, py: Python<'_>) -> PyResult<u32> {
+        let builder = self.builder.as_mut().ok_or_else(ended)?;
+        let place = self.frames.user_line(py, |name| builder.file(name))?;
+        let (file, line) = place.unwrap_or((0, 0));
+        Ok(builder.line(Line { file, line }))
+    }
+
+    fn raise(&self, py: Python<'_>, violation: &Violation, line: u32) -> PyErr {
+        match &self.builder {
+            Some(builder) => errors::violation(py, violation, Some(builder.location(line))),
+            None => errors::violation(py, violation, None),
+        }
+    }
+
+    /// Executes what was recorded and not executed yet.
+    fn run(&mut self, py: Python<'_>) -> PyResult<()> {
+        let builder = self.builder.as_ref().ok_or_else(ended)?;
+        let interpreter = self.interpreter.get_or_insert_with(|| Interpreter::new(RunOptions::default()));
+        let tables = builder.tables();
+        for id in interpreter.memory.tensors()..tables.tensors.len() {
+            let info = &tables.tensors[id];
+            let id = TensorId(id as u32);
+            let bytes = match info.role {
+                Role::Input(_) => {
+                    let array = self.arrays.iter().find(|(tensor, _)| *tensor == id).map(|(_, array)| array);
+                    let array = array.ok_or_else(|| PyRuntimeError::new_err("an input has no array"))?;
+                    Bytes::Host(Box::new(HostArray::new(array.bind(py))?))
+                }
+                _ => Bytes::Owned(trn3_mem::Slab::zeroed(info.bytes() as usize)),
+            };
+            let slab = interpreter.memory.add_bytes(bytes);
+            interpreter.memory.place(slab);
+            match info.role {
+                Role::Constant(number) => {
+                    interpreter.memory.bytes_mut(id).copy_from_slice(builder.constant(number));
+                }
+                Role::Internal => {
+                    // Later instructions may read what none has written: every tensor starts as poison.
+                    let size = info.dtype.size_bytes();
+                    let element = FillValue::Poison.element(info.dtype);
+                    let bytes = interpreter.memory.bytes_mut(id);
+                    bytes.chunks_exact_mut(size).for_each(|chunk| chunk.copy_from_slice(&element[..size]));
+                }
+                Role::Input(_) => {}
+            }
+        }
+        let fills: Vec<_> =
+            builder.fills().iter().filter(|fill| fill.value == FillValue::NegativeZero).cloned().collect();
+        let instructions = builder.instructions();
+        let outcome = interruptible(py, |interrupt| interpreter.advance(tables, instructions, &fills, interrupt))?;
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(RunError::Instruction { violation, line }) => Err(self.raise(py, &violation, line)),
+            Err(error) => Err(PyRuntimeError::new_err(error.to_string())),
+        }
+    }
+
+    fn tensor(&mut self, py: Python<'_>, slf: Py<Recorder>, request: &TensorRequest<'_>) -> PyResult<Tensor> {
+        match self.builder()?.tensor(request) {
+            Ok(view) => Ok(Tensor { view, recorder: slf }),
+            Err(violation) => Err(self.raise(py, &violation, request.line)),
+        }
+    }
+}
+
+#[pymethods]
+impl Recorder {
+    #[new]
+    #[pyo3(signature = (kernel, table, checks = "lenient", nki_version = 6, eager = false))]
+    fn new(kernel: &str, table: &Bound<'_, Table>, checks: &str, nki_version: u8, eager: bool) -> PyResult<Recorder> {
+        let checks = Strictness::from_name(checks).ok_or_else(|| {
+            PyValueError::new_err(format!("checks: '{checks}' is none of lenient, documented, hardware"))
+        })?;
+        let options = RecordOptions { checks, nki_version };
+        let builder = Builder::new(kernel, Target::from_table(&table.get().table), options);
+        let inner = Inner {
+            builder: Some(builder),
+            frames: Frames::default(),
+            interpreter: None,
+            arrays: Vec::new(),
+            eager,
+        };
+        Ok(Recorder { inner: Mutex::new(inner) })
+    }
+
+    /// Declares an argument of the kernel.
+    fn input(slf: &Bound<'_, Self>, name: &str, dtype: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+        let dtype = constants::dtype(dtype)?;
+        let shape: Vec<i64> = array.getattr("shape")?.extract()?;
+        let mut inner = slf.get().lock();
+        let number = inner.arrays.len() as u32;
+        let request = TensorRequest {
+            name,
+            shape: &shape,
+            dtype,
+            space: trn3_mem::Space::SharedHbm,
+            role: Role::Input(number),
+            line: 0,
+        };
+        let tensor = inner.tensor(slf.py(), slf.clone().unbind(), &request)?;
+        inner.arrays.push((tensor.view.tensor, array.clone().unbind()));
+        Ok(tensor)
+    }
+
+    /// Declares a tensor.
+    fn tensor(
+        slf: &Bound<'_, Self>,
+        shape: &Bound<'_, PyAny>,
+        dtype: &Bound<'_, PyAny>,
+        buffer: &Bound<'_, PyAny>,
+        name: &str,
+    ) -> PyResult<Tensor> {
+        let shape: Vec<i64> = match shape.extract::<i64>() {
+            Ok(one) => vec![one],
+            Err(_) => shape.try_iter()?.map(|item| item?.extract()).collect::<PyResult<_>>()?,
+        };
+        let (dtype, space) = (constants::dtype(dtype)?, constants::space(buffer)?);
+        let mut inner = slf.get().lock();
+        let line = inner.line(slf.py())?;
+        let request = TensorRequest { name, shape: &shape, dtype, space, role: Role::Internal, line };
+        inner.tensor(slf.py(), slf.clone().unbind(), &request)
+    }
+
+    /// Declares a tensor whose values the Program carries.
+    fn constant(slf: &Bound<'_, Self>, name: &str, dtype: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+        let dtype = constants::dtype(dtype)?;
+        let shape: Vec<i64> = array.getattr("shape")?.extract()?;
+        let bytes = HostArray::new(array)?.bytes().to_vec();
+        let mut inner = slf.get().lock();
+        let line = inner.line(slf.py())?;
+        let made = inner.builder()?.constant_tensor(name, &shape, dtype, bytes, line);
+        match made {
+            Ok(view) => Ok(Tensor { view, recorder: slf.clone().unbind() }),
+            Err(violation) => Err(inner.raise(slf.py(), &violation, line)),
+        }
+    }
+
+    /// Asks for the values so far: runs the kernel until here.
+    fn run(&self, py: Python<'_>) -> PyResult<()> {
+        self.lock().run(py)
+    }
+
+    /// Whether Python has asked for a value of the device.
+    #[getter]
+    fn specialised(&self) -> bool {
+        let inner = self.lock();
+        inner.interpreter.is_some() && !inner.eager
+    }
+
+    /// Number of instructions so far.
+    #[getter]
+    fn instructions(&self) -> usize {
+        self.lock().builder.as_ref().map_or(0, |builder| builder.instructions().len())
+    }
+
+    /// Ends the recording and gives the Program.
+    fn finish(&self, py: Python<'_>, outputs: Vec<Bound<'_, Tensor>>) -> PyResult<Program> {
+        let ids: Vec<TensorId> = outputs.iter().map(|output| output.get().view.tensor).collect();
+        let mut inner = self.lock();
+        if inner.interpreter.is_some() {
+            inner.run(py)?;
+        }
+        let specialised = inner.interpreter.is_some() && !inner.eager;
+        let builder = inner.builder.take().ok_or_else(ended)?;
+        let program = match builder.finish(&ids, specialised) {
+            Ok(program) => program,
+            Err(refused) => {
+                let (finding, file, line) = *refused;
+                return Err(errors::violation(py, &finding.violation, Some((&file, line))));
+            }
+        };
+        let ran = inner.interpreter.take();
+        Ok(Program::new(Arc::new(program), ran))
+    }
+
+    /// Stops the recording; its tensors can no longer be used.
+    fn abandon(&self) {
+        let mut inner = self.lock();
+        inner.builder = None;
+        inner.interpreter = None;
+        inner.arrays.clear();
+    }
+}
+
+/// Records an instruction: its code, its label, its arguments in their documented order.
+#[pyfunction]
+#[pyo3(signature = (code, name, *arguments))]
+pub(crate) fn emit(py: Python<'_>, code: u8, name: Option<&str>, arguments: &Bound<'_, PyTuple>) -> PyResult<()> {
+    let opcode = Opcode::from_code(code).ok_or_else(|| PyValueError::new_err("no such instruction"))?;
+    let mut recorder: Option<Py<Recorder>> = None;
+    let mut converted = Vec::with_capacity(arguments.len());
+    for item in arguments.iter_borrowed() {
+        if recorder.is_none()
+            && let Ok(tensor) = item.cast::<Tensor>()
+        {
+            recorder = Some(tensor.get().recorder.clone_ref(py));
+        }
+        converted.push(argument(&item)?);
+    }
+    let Some(recorder) = recorder else {
+        let definition = opcode.definition();
+        let violation = Violation::new("argument.type", "dst", "is no tensor", "must be a tensor of the kernel", "see the instruction's reference")
+            .in_instruction(definition.name);
+        return Err(errors::violation(py, &violation, None));
+    };
+    let mut inner = recorder.get().lock();
+    let line = inner.line(py)?;
+    let outcome = inner.builder()?.emit(opcode, &converted, name.unwrap_or(""), line);
+    if let Err(violation) = outcome {
+        return Err(inner.raise(py, &violation, line));
+    }
+    if inner.eager { inner.run(py) } else { Ok(()) }
+}

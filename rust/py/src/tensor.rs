@@ -1,0 +1,363 @@
+//! `trn3._native.Tensor`: a tensor or a view of one, as kernels handle it.
+//!
+//! A view is made without a line of Python; the Python class in `trn3.nki` adds nothing to it.
+
+use crate::constants;
+use crate::errors;
+use crate::recorder::Recorder;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyEllipsis, PyInt, PySlice, PyTuple};
+use smallvec::SmallVec;
+use trn3_mem::{Index, View, Violation};
+
+/// A tensor in SBUF, PSUM or HBM, or a view of one.
+///
+/// Views share the tensor's storage and cost nothing on the device. Made by ``nl.ndarray``.
+#[pyclass(frozen, module = "trn3.nki", name = "NkiTensor", subclass)]
+pub(crate) struct Tensor {
+    pub(crate) view: View,
+    pub(crate) recorder: Py<Recorder>,
+}
+
+fn index(item: &Bound<'_, PyAny>) -> PyResult<Index> {
+    if item.is_exact_instance_of::<PyInt>() {
+        return Ok(Index::At(item.extract()?));
+    }
+    if let Ok(slice) = item.cast::<PySlice>() {
+        return range(slice);
+    }
+    if item.is_instance_of::<PyEllipsis>() {
+        return Ok(Index::Ellipsis);
+    }
+    if item.hasattr("__index__")? {
+        return Ok(Index::At(item.extract()?));
+    }
+    Err(PyTypeError::new_err(format!(
+        "tensor: index {item:?}: must be an int, a slice, nl.ds(start, size) or ...; for run-time indices use .ap(vector_offset=...)"
+    )))
+}
+
+#[allow(unsafe_code)]
+fn range(slice: &Bound<'_, PySlice>) -> PyResult<Index> {
+    let (mut start, mut stop, mut step) = (0, 0, 0);
+    // SAFETY: `slice` is a slice object and the three places are ours.
+    if unsafe { ffi::PySlice_Unpack(slice.as_ptr(), &mut start, &mut stop, &mut step) } < 0 {
+        return Err(PyErr::fetch(slice.py()));
+    }
+    let stop = (stop != ffi::PY_SSIZE_T_MAX).then_some(stop as i64);
+    Ok(Index::Range { start: Some(start as i64), stop, step: Some(step as i64) })
+}
+
+type Numbers = SmallVec<[i64; 6]>;
+
+fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Numbers> {
+    if let Ok(one) = object.extract::<i64>() {
+        return Ok(SmallVec::from_slice(&[one]));
+    }
+    object.try_iter()?.map(|item| item?.extract()).collect()
+}
+
+fn pairs(object: &Bound<'_, PyAny>) -> PyResult<Vec<(i64, i64)>> {
+    object
+        .try_iter()?
+        .map(|item| {
+            let pair = numbers(&item?)?;
+            match pair.as_slice() {
+                [stride, count] => Ok((*stride, *count)),
+                _ => Err(PyValueError::new_err("ap: pattern: must be [stride, count] pairs")),
+            }
+        })
+        .collect()
+}
+
+impl Tensor {
+    fn derived(&self, py: Python<'_>, view: Result<View, Violation>) -> PyResult<Tensor> {
+        match view {
+            Ok(view) => Ok(Tensor { view, recorder: self.recorder.clone_ref(py) }),
+            Err(violation) => Err(self.raise(py, &violation)),
+        }
+    }
+
+    fn raise(&self, py: Python<'_>, violation: &Violation) -> PyErr {
+        match self.recorder.get().here(py) {
+            Ok((file, line)) => errors::violation(py, violation, Some((&file, line))),
+            Err(error) => error,
+        }
+    }
+}
+
+#[pymethods]
+impl Tensor {
+    /// Counts of all dimensions.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.view.dims.iter().map(|dim| dim.count))
+    }
+
+    /// Elements of storage between neighbours, by dimension.
+    #[getter]
+    fn strides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.view.dims.iter().map(|dim| dim.stride))
+    }
+
+    /// Number of the first element in the storage.
+    #[getter]
+    fn offset(&self) -> i64 {
+        self.view.offset
+    }
+
+    /// Number of dimensions.
+    #[getter]
+    fn ndim(&self) -> usize {
+        self.view.dims.len()
+    }
+
+    /// Number of elements.
+    #[getter]
+    fn size(&self) -> u64 {
+        self.view.elements()
+    }
+
+    /// Data type, a NumPy dtype.
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        constants::dtype_object(py, self.view.dtype)
+    }
+
+    /// Memory region.
+    #[getter]
+    fn buffer(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        constants::buffer_object(py, self.view.space)
+    }
+
+    /// Name of the tensor.
+    #[getter]
+    fn name(&self) -> String {
+        self.recorder.get().tensor_name(self.view.tensor)
+    }
+
+    /// Number of the tensor within its kernel; views of one tensor share it.
+    #[getter]
+    fn _id(&self) -> u32 {
+        self.view.tensor.0
+    }
+
+    /// The recorder of the kernel that the tensor belongs to.
+    #[getter]
+    fn _recorder(&self, py: Python<'_>) -> Py<Recorder> {
+        self.recorder.clone_ref(py)
+    }
+
+    /// Whether the elements lie one after the other (on chip: within each partition).
+    fn is_contiguous(&self) -> bool {
+        self.view.is_contiguous()
+    }
+
+    /// Whether rows are found through an index tensor.
+    fn is_indirect(&self) -> bool {
+        self.view.index.is_some()
+    }
+
+    /// ``[[stride, count], ...]`` in the order of the shape.
+    fn get_pattern(&self) -> Vec<[i64; 2]> {
+        self.view.dims.iter().map(|dim| [dim.stride, i64::from(dim.count)]).collect()
+    }
+
+    fn __len__(&self) -> usize {
+        self.view.dims[0].count as usize
+    }
+
+    fn __getitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+        let mut items: SmallVec<[Index; 6]> = SmallVec::new();
+        match key.cast::<PyTuple>() {
+            Ok(tuple) => {
+                for item in tuple.iter_borrowed() {
+                    items.push(index(&item)?);
+                }
+            }
+            Err(_) => items.push(index(key)?),
+        }
+        self.derived(py, self.view.subscript(&items))
+    }
+
+    fn __setitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let target = slf.as_any().get_item(key)?;
+        slf.py().import("trn3.nki._assign")?.call_method1("assign", (target, value))?;
+        Ok(())
+    }
+
+    /// Positions start to end (exclusive) along one dimension.
+    #[pyo3(signature = (dim, start, end, step = 1))]
+    fn slice(&self, py: Python<'_>, dim: i64, start: i64, end: i64, step: i64) -> PyResult<Tensor> {
+        let axis = self.view.axis(dim).map_err(|violation| self.raise(py, &violation))?;
+        let whole = Index::Range { start: None, stop: None, step: None };
+        let mut key: SmallVec<[Index; 6]> = SmallVec::from_elem(whole, axis);
+        key.push(Index::Range { start: Some(start), stop: Some(end), step: Some(step) });
+        self.derived(py, self.view.subscript(&key))
+    }
+
+    /// One position along a dimension, which is dropped.
+    fn select(&self, py: Python<'_>, dim: i64, index: i64) -> PyResult<Tensor> {
+        let axis = self.view.axis(dim).map_err(|violation| self.raise(py, &violation))?;
+        let whole = Index::Range { start: None, stop: None, step: None };
+        let mut key: SmallVec<[Index; 6]> = SmallVec::from_elem(whole, axis);
+        key.push(Index::At(index));
+        self.derived(py, self.view.subscript(&key))
+    }
+
+    /// Dimensions in another order.
+    fn permute(&self, py: Python<'_>, dims: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+        self.derived(py, self.view.permute(&numbers(dims)?))
+    }
+
+    /// A dimension of size 1 repeated ``size`` times.
+    fn broadcast(&self, py: Python<'_>, dim: i64, size: u32) -> PyResult<Tensor> {
+        self.derived(py, self.view.broadcast(dim, size))
+    }
+
+    /// Every dimension of size 1 repeated until the view has the shape.
+    fn broadcast_to(&self, py: Python<'_>, shape: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+        let shape = numbers(shape)?;
+        let mut view = self.view.clone();
+        if shape.len() != view.dims.len() {
+            return Err(PyValueError::new_err(format!("broadcast_to: {:?} has another rank than {:?}", shape.as_slice(), view.shape().as_slice())));
+        }
+        for (axis, &count) in shape.iter().enumerate() {
+            if i64::from(view.dims[axis].count) != count {
+                let count = u32::try_from(count).unwrap_or(0);
+                view = view.broadcast(axis as i64, count).map_err(|violation| self.raise(py, &violation))?;
+            }
+        }
+        self.derived(py, Ok(view))
+    }
+
+    /// A new dimension of size 1 before ``dim``.
+    fn expand_dim(&self, py: Python<'_>, dim: i64) -> PyResult<Tensor> {
+        self.derived(py, self.view.expand_dim(dim))
+    }
+
+    /// Without the dimension ``dim`` of size 1.
+    fn squeeze_dim(&self, py: Python<'_>, dim: i64) -> PyResult<Tensor> {
+        self.derived(py, self.view.squeeze_dim(dim))
+    }
+
+    /// One dimension split; one size may be -1.
+    fn reshape_dim(&self, py: Python<'_>, dim: i64, shape: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+        self.derived(py, self.view.reshape_dim(dim, &numbers(shape)?))
+    }
+
+    /// Dimensions ``start_dim`` to ``end_dim`` (inclusive) as one.
+    fn flatten_dims(&self, py: Python<'_>, start_dim: i64, end_dim: i64) -> PyResult<Tensor> {
+        self.derived(py, self.view.flatten_dims(start_dim, end_dim))
+    }
+
+    /// Another shape of the same elements; on chip the partitions stay.
+    #[pyo3(signature = (*shape))]
+    fn reshape(&self, py: Python<'_>, shape: &Bound<'_, PyTuple>) -> PyResult<Tensor> {
+        let sizes = if shape.len() == 1 { numbers(&shape.get_item(0)?)? } else { numbers(shape.as_any())? };
+        self.derived(py, self.view.reshape(&sizes))
+    }
+
+    /// The same bytes read as another data type.
+    fn view(&self, py: Python<'_>, dtype: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+        self.derived(py, self.view.reinterpret(constants::dtype(dtype)?))
+    }
+
+    /// The same as ``view``.
+    fn reinterpret_cast(&self, py: Python<'_>, dtype: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+        self.view(py, dtype)
+    }
+
+    /// A raw access pattern over the storage: ``[[stride, count], ...]``, outermost first.
+    ///
+    /// ``offset`` is added to the view's own; ``vector_offset`` is a (P, 1) tile of row numbers for an HBM tensor.
+    #[pyo3(signature = (pattern, offset = None, scalar_offset = None, vector_offset = None, indirect_dim = 0, dtype = None))]
+    #[allow(clippy::too_many_arguments)]
+    fn ap(
+        &self,
+        py: Python<'_>,
+        pattern: &Bound<'_, PyAny>,
+        offset: Option<i64>,
+        scalar_offset: Option<Bound<'_, PyAny>>,
+        vector_offset: Option<Bound<'_, Tensor>>,
+        indirect_dim: i64,
+        dtype: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Tensor> {
+        if scalar_offset.is_some() {
+            let message = "ap: scalar_offset: run-time scalars are not there yet; use a static offset [tensor.ap.scalar_offset]";
+            return Err(PyErr::from_value(errors::class(py, "UnimplementedError")?.call1((message,))?));
+        }
+        let dtype = dtype.map_or(Ok(self.view.dtype), |dtype| constants::dtype(&dtype))?;
+        let mut pairs = pairs(pattern)?;
+        let Some(rows) = vector_offset else {
+            return self.derived(py, self.view.access_pattern(&pairs, offset.unwrap_or(0), dtype));
+        };
+        if self.view.space.is_on_chip() || indirect_dim != 0 || pairs.is_empty() {
+            let violation = Violation::new(
+                "tensor.ap.vector_offset",
+                "vector_offset",
+                format!("on a tensor in {}, indirect_dim {indirect_dim}", self.view.space.name()),
+                "rows by index are those of dimension 0 of an HBM tensor",
+                "gather from HBM along dimension 0",
+            )
+            .in_instruction("ap");
+            return Err(self.raise(py, &violation));
+        }
+        // The leading step is ignored: the rows come from the indices, one after the other for the bounds' sake.
+        let count = pairs[0].1;
+        pairs[0] = (0, count);
+        let view = self.view.access_pattern(&pairs, offset.unwrap_or(0), dtype).map(|mut view| {
+            view.index = Some(Box::new(rows.get().view.clone()));
+            view
+        });
+        self.derived(py, view)
+    }
+
+    /// Dimensions renamed, split, permuted and merged by name.
+    #[pyo3(signature = (src_pattern, dst_pattern, fixed_sizes = None))]
+    fn rearrange<'py>(
+        slf: &Bound<'py, Self>,
+        src_pattern: &Bound<'py, PyAny>,
+        dst_pattern: &Bound<'py, PyAny>,
+        fixed_sizes: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let module = slf.py().import("trn3.nki._rearrange")?;
+        module.call_method1("rearrange", (slf, src_pattern, dst_pattern, fixed_sizes))
+    }
+
+    /// The values, as a NumPy array; while recording this runs the kernel so far.
+    #[pyo3(signature = (dtype = None, copy = None))]
+    fn __array__<'py>(slf: &Bound<'py, Self>, dtype: Option<Bound<'py, PyAny>>, copy: Option<bool>) -> PyResult<Bound<'py, PyAny>> {
+        let _ = copy;
+        let values = slf.get().recorder.get().read(slf.py(), &slf.get().view)?;
+        match dtype {
+            Some(dtype) => values.call_method1("astype", (dtype,)),
+            None => Ok(values),
+        }
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let tensor = slf.get();
+        let head = format!("{}: {} {:?} in {}", tensor.name(), tensor.view.dtype.name(), tensor.view.shape().as_slice(), tensor.view.space.name());
+        if !tensor.recorder.get().can_read() {
+            return Ok(format!("<{head}>"));
+        }
+        let values = Tensor::__array__(slf, None, None)?;
+        Ok(format!("<{head}\n{}>", values.str()?))
+    }
+
+    fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        Tensor::__array__(slf, None, None)?.is_truthy()
+    }
+
+    fn __float__(slf: &Bound<'_, Self>) -> PyResult<f64> {
+        Tensor::__array__(slf, None, None)?.call_method0("item")?.extract()
+    }
+
+    fn __int__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let item = Tensor::__array__(slf, None, None)?.call_method0("item")?;
+        slf.py().get_type::<PyInt>().call1((item,))
+    }
+}

@@ -1,0 +1,321 @@
+//! Time: a Program on one core of a chip, and what the engines did meanwhile.
+
+use std::sync::Arc;
+use thiserror::Error;
+use trn3_dma::{Completion, DmaEngines, Mode, Route as DmaRoute, Shape, Side, Transfer as DmaTransfer};
+use trn3_isa::{Cost, Engine, Generation, Transfer};
+use trn3_mem::Space;
+use trn3_neuroncore::{Cause, InstructionTime, Mover, Schedule, ScheduleError, schedule};
+use trn3_program::Program;
+use trn3_sim::Picos;
+use trn3_sim::trace::{Arg, Slice, SourceLocation, Trace, Value};
+use trn3_spec::Target;
+
+/// Why there is no timeline.
+#[derive(Debug, Error)]
+pub enum TimelineError {
+    /// The queues wait for each other.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+}
+
+/// What an engine did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineUse {
+    /// Its name.
+    pub name: String,
+    /// Instructions that it ran, or transfers that it served.
+    pub instructions: u64,
+    /// Time in which at least one of them was in flight.
+    pub busy: Picos,
+    /// Time in which it was free and waited, by what it waited for, largest first.
+    pub stalls: Vec<(String, Picos)>,
+}
+
+/// Bytes that moved one way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Such as `hbm_to_sbuf`.
+    pub name: &'static str,
+    /// Bytes read at the source.
+    pub read_bytes: u64,
+    /// Bytes written at the destination.
+    pub written_bytes: u64,
+    /// Transfers.
+    pub transfers: u64,
+}
+
+/// A Program in time.
+#[derive(Debug, Clone)]
+pub struct Timeline {
+    /// From the first issue to the last result.
+    pub total: Picos,
+    /// Fixed time of a kernel on the device that comes on top (start, drain).
+    pub fixed: Picos,
+    /// Times by instruction.
+    pub schedule: Schedule,
+    /// The compute engines and queues, then the DMA engines together.
+    pub engines: Vec<EngineUse>,
+    /// Bytes by route.
+    pub routes: Vec<Route>,
+    /// Floating-point operations of the array.
+    pub flops: u64,
+    /// The same in BF16 equivalents.
+    pub flops_bf16: f64,
+    /// Peak of one core's array in BF16, FLOP/s.
+    pub array_flops_per_s: f64,
+    /// A core's share of the published chip peak in BF16, FLOP/s.
+    pub published_flops_per_s: f64,
+    /// A core's share of the peak HBM bandwidth.
+    pub hbm_bytes_per_s: f64,
+    completions: Vec<(u32, Completion)>,
+}
+
+/// Queues: each issuer has its own ring.
+fn queue_of(engine: Engine) -> u8 {
+    engine as u8
+}
+
+struct CoreDma {
+    engines: DmaEngines,
+    instructions: Vec<u32>,
+    completions: Vec<(u32, Completion)>,
+}
+
+/// What `dma` calls a transfer of the ISA.
+fn shape_of(transfer: &Transfer) -> (Shape, Mode) {
+    let on_chip = |space: Space| space.is_on_chip();
+    let route = match (on_chip(transfer.from), on_chip(transfer.to)) {
+        (false, true) => DmaRoute::HbmToSbuf,
+        (true, false) => DmaRoute::SbufToHbm,
+        (true, true) => DmaRoute::SbufToSbuf,
+        (false, false) => DmaRoute::HbmToHbm,
+    };
+    let rows = u64::from(transfer.partitions.max(1));
+    let row_bytes = (transfer.bytes / rows).max(1);
+    let piece_bytes = transfer.piece_bytes.clamp(1, row_bytes);
+    let side = if row_bytes.is_multiple_of(piece_bytes) {
+        Side { piece_bytes, pieces: row_bytes / piece_bytes }
+    } else {
+        Side { piece_bytes: row_bytes, pieces: 1 }
+    };
+    let shape = Shape::new(route, transfer.partition_start, transfer.partitions, side, side, false)
+        .expect("the recorder checked the transfer's operands");
+    let mode = match transfer.generation {
+        Generation::Hardware => Mode::Hardware,
+        Generation::Software => Mode::Software,
+        Generation::Static => Mode::Static,
+    };
+    (shape, mode)
+}
+
+impl Mover for CoreDma {
+    fn submit(&mut self, trigger: Picos, instruction: u32, transfer: &Transfer, issuer: Engine) -> Picos {
+        let (shape, mode) = shape_of(transfer);
+        let mut submitted = DmaTransfer::new(shape, mode, queue_of(issuer));
+        submitted.class = transfer.priority;
+        self.engines.submit(trigger, &submitted).expect("the core's partitions and queues were checked");
+        self.instructions.push(instruction);
+        self.engines.spec().issue_interval(mode, &shape)
+    }
+
+    fn next_done(&mut self, limit: Picos) -> Option<(u32, Picos)> {
+        let completion = self.engines.next_completion(limit)?;
+        let instruction = self.instructions[completion.id.0 as usize];
+        let consumer = completion.done + self.engines.spec().semaphore_to_consumer();
+        self.completions.push((instruction, completion));
+        Some((instruction, consumer))
+    }
+}
+
+/// Runs a Program in time on one core of `target`.
+///
+/// # Errors
+/// The queues wait for each other.
+pub fn timeline(program: &Program, target: &Target) -> Result<Timeline, TimelineError> {
+    let spec = Arc::new(trn3_dma::DmaSpec::new(target));
+    let mut dma = CoreDma { engines: DmaEngines::new(spec), instructions: Vec::new(), completions: Vec::new() };
+    let schedule = schedule(program, target, &mut dma)?;
+    let tables = program.tables();
+    let mut engines: Vec<EngineUse> = Engine::ALL.iter().map(|&engine| engine_use(program, &schedule, engine)).collect();
+    engines.push(dma_use(&dma.completions));
+    let counters = dma.engines.counters();
+    let mut routes: Vec<Route> = DmaRoute::ALL
+        .iter()
+        .enumerate()
+        .map(|(at, route)| Route {
+            name: route.name(),
+            read_bytes: counters.read_bytes[at],
+            written_bytes: counters.written_bytes[at],
+            transfers: 0,
+        })
+        .collect();
+    for (_, completion) in &dma.completions {
+        routes[completion.transfer.shape.route() as usize].transfers += 1;
+    }
+    let (mut flops, mut quarters) = (0u64, 0u64);
+    for instruction in &program.instructions {
+        let work = (instruction.opcode.definition().work)(instruction, &tables);
+        flops += work.flops;
+        quarters += work.flops_bf16_quarters;
+    }
+    let cores = f64::from(target.chip.cores);
+    Ok(Timeline {
+        total: schedule.end(),
+        fixed: Picos(target.core.kernel.fixed_ps),
+        engines,
+        routes,
+        flops,
+        flops_bf16: quarters as f64 / 4.0,
+        array_flops_per_s: target.peaks().bf16_flops_per_s,
+        published_flops_per_s: target.published.chip.bf16_flops_per_s as f64 / cores,
+        hbm_bytes_per_s: target.chip.hbm.bandwidth_peak_bytes_per_s as f64 / cores,
+        completions: dma.completions,
+        schedule,
+    })
+}
+
+/// Length of the union of intervals that are sorted by their start.
+fn covered(intervals: impl Iterator<Item = (Picos, Picos)>) -> Picos {
+    let (mut total, mut until) = (Picos::ZERO, Picos::ZERO);
+    for (start, end) in intervals {
+        let from = start.max(until);
+        if end > from {
+            total += end - from;
+            until = end;
+        }
+    }
+    total
+}
+
+fn engine_use(program: &Program, schedule: &Schedule, engine: Engine) -> EngineUse {
+    let times = || {
+        let pairs = program.instructions.iter().zip(&schedule.times);
+        pairs.filter(move |(instruction, _)| instruction.engine == engine)
+    };
+    let busy = covered(times().map(|(instruction, time)| (time.issue, busy_until(instruction.opcode, time))));
+    let mut stalls: Vec<(String, Picos)> = Vec::new();
+    for (_, time) in times().filter(|(_, time)| time.stall > Picos::ZERO) {
+        let name = match time.cause {
+            Cause::None => continue,
+            Cause::Dma => "dma".to_string(),
+            Cause::Engine(engine) => engine.name().to_string(),
+        };
+        match stalls.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, total)) => *total += time.stall,
+            None => stalls.push((name, time.stall)),
+        }
+    }
+    stalls.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    EngineUse { name: engine.name().into(), instructions: times().count() as u64, busy, stalls }
+}
+
+/// A transfer does not keep its issuer busy: the DMA engines' row has it.
+fn busy_until(opcode: trn3_isa::Opcode, time: &InstructionTime) -> Picos {
+    if opcode == trn3_isa::Opcode::DmaCopy { time.issue } else { time.end }
+}
+
+fn dma_use(completions: &[(u32, Completion)]) -> EngineUse {
+    let mut intervals: Vec<(Picos, Picos)> =
+        completions.iter().map(|(_, completion)| (completion.first_byte, completion.done)).collect();
+    intervals.sort();
+    EngineUse {
+        name: "dma".into(),
+        instructions: completions.len() as u64,
+        busy: covered(intervals.into_iter()),
+        stalls: Vec::new(),
+    }
+}
+
+impl Timeline {
+    /// Bytes read from and written to HBM.
+    pub fn hbm_bytes(&self) -> u64 {
+        let bytes = |route: &Route| match route.name {
+            "hbm_to_sbuf" => route.read_bytes,
+            "sbuf_to_hbm" => route.written_bytes,
+            "hbm_to_hbm" => route.read_bytes + route.written_bytes,
+            _ => 0,
+        };
+        self.routes.iter().map(bytes).sum()
+    }
+
+    /// A trace: one thread an engine, one a DMA engine, a slice an instruction with its source line.
+    pub fn trace(&self, program: &Program) -> Trace {
+        let mut trace = Trace::new();
+        let core = "chip0.core0";
+        let category = trace.intern("instruction");
+        let (stall_key, cause_key) = (trace.intern("stall_ps"), trace.intern("waited_for"));
+        let (number_key, label_key) = (trace.intern("instruction"), trace.intern("label"));
+        let tracks = Engine::ALL.map(|engine| trace.component(&format!("{core}.{}", engine.name())));
+        let mut slices = Vec::with_capacity(program.instructions.len());
+        for (at, (instruction, time)) in program.instructions.iter().zip(&self.schedule.times).enumerate() {
+            let name = trace.intern(instruction.opcode.definition().name);
+            let source = location(&mut trace, program, instruction.line);
+            let mut args = vec![
+                Arg { key: number_key, value: Value::Uint(at as u64) },
+                Arg { key: stall_key, value: Value::Uint(time.stall.0) },
+            ];
+            let cause = match time.cause {
+                Cause::None => "",
+                Cause::Dma => "dma",
+                Cause::Engine(engine) => engine.name(),
+            };
+            if !cause.is_empty() {
+                args.push(Arg { key: cause_key, value: Value::Str(trace.intern(cause)) });
+            }
+            if instruction.name != 0 {
+                let label = trace.intern(&program.names[instruction.name as usize]);
+                args.push(Arg { key: label_key, value: Value::Str(label) });
+            }
+            let slice = Slice {
+                track: tracks[instruction.engine as usize],
+                start: time.issue,
+                duration: time.end - time.issue,
+                name,
+                category,
+                source,
+            };
+            slices.push(trace.slice(slice, &args));
+        }
+        for (at, _) in program.instructions.iter().enumerate() {
+            for &producer in program.edges.producers(at) {
+                trace.flow(slices[producer as usize], slices[at]);
+            }
+        }
+        self.trace_dma(&mut trace, program, core);
+        trace
+    }
+
+    fn trace_dma(&self, trace: &mut Trace, program: &Program, core: &str) {
+        let category = trace.intern("transfer");
+        let (bytes_key, number_key) = (trace.intern("bytes"), trace.intern("instruction"));
+        for (at, completion) in &self.completions {
+            let source = location(trace, program, program.instructions[*at as usize].line);
+            let name = trace.intern(completion.transfer.shape.route().name());
+            for (engine, work) in completion.engines.iter().enumerate() {
+                if work.descriptors == 0 {
+                    continue;
+                }
+                let track = trace.component(&format!("{core}.dma.engine{engine:02}"));
+                let args = [
+                    Arg { key: number_key, value: Value::Uint(u64::from(*at)) },
+                    Arg { key: bytes_key, value: Value::Uint(completion.transfer.shape.written_bytes()) },
+                ];
+                let slice = Slice { track, start: work.start, duration: work.end - work.start, name, category, source };
+                trace.slice(slice, &args);
+            }
+        }
+    }
+
+    /// Costs that the schedule was made of, for tests.
+    pub fn cost_of(program: &Program, target: &Target, instruction: usize) -> Cost {
+        let instruction = &program.instructions[instruction];
+        (instruction.opcode.definition().cost)(instruction, &program.tables(), target)
+    }
+}
+
+fn location(trace: &mut Trace, program: &Program, line: u32) -> Option<trn3_sim::trace::SourceId> {
+    let (file, line) = program.location(line).filter(|(_, line)| *line > 0)?;
+    let file = trace.intern(file);
+    Some(trace.source(SourceLocation { file, function: None, line }))
+}
