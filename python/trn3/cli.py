@@ -1,8 +1,8 @@
 """The `trn3` command.
 
 Each command is a function below, listed in `COMMANDS`; its signature and docstring are its options and its help.
-Commands print through `_show` or `_show_json` and raise `Trn3Error` for what the user can mend: `main` turns that into one
-line and exit code 2.
+Commands print through `_show` or `_show_json` and raise `Trn3Error` for what the user can mend: `main` turns that into
+one line and exit code 2.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ try:
     from rich.table import Table as Grid
     from rich.text import Text
 except ModuleNotFoundError as error:
-    _missing = error.name
+    _missing = (error.name or "an extra").partition(".")[0]
 else:
     _missing = None
 
@@ -196,7 +196,7 @@ def _show(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         grid = Grid()
         for at, column in enumerate(columns):
             widest = max((len(row[at]) for row in lines), default=0)
-            # Names keep their width as long as half the terminal is left for the rest; everything may fold, nothing is cut.
+            # Names keep their width while half the terminal is left for the rest; cells may fold, nothing is cut.
             grid.add_column(column, overflow="fold", min_width=min(widest, console.width // 2) if at == 0 else None)
         for row in lines:
             grid.add_row(*map(Text, row))

@@ -68,7 +68,8 @@ def test_differences_show_both_values() -> None:
 def test_conflicts_show_both_sides() -> None:
     lines = run("spec", "--conflicts", "trn3").stdout.splitlines()
     memory = next(line for line in lines if line.startswith("C2 "))
-    assert "4.9e12 B/s" in memory and "4.7e12" in memory and "trainium3_arch.rst" in memory
+    for part in ("4.9e12 B/s", "4.7e12", "trainium3_arch.rst"):
+        assert part in memory
     assert len(lines) == 1 + len(spec.conflicts("trn3"))
     assert len(run("spec", "--conflicts").stdout.splitlines()) == 1 + len(spec.conflicts())
 
@@ -109,7 +110,7 @@ def test_a_broken_file_is_one_line(tmp_path: Path) -> None:
 def test_without_its_extra_the_command_says_what_to_install(missing: str) -> None:
     done = run("spec", code=1, before=f"import sys; sys.modules[{missing!r}] = None\n")
     assert len(done.stderr.splitlines()) == 1
-    assert missing in done.stderr and "pip install 'trn3[cli]'" in done.stderr
+    assert f"needs {missing}, which is not installed; pip install 'trn3[cli]'" in done.stderr
 
 
 def test_colour_is_used_only_where_asked() -> None:
@@ -121,5 +122,5 @@ def test_colour_is_used_only_where_asked() -> None:
 
 def test_a_narrow_terminal_folds_and_does_not_cut() -> None:
     shown = run("spec", "trn3", "--grep", r"dma\.gap", FORCE_COLOR="1", NO_COLOR="1", COLUMNS="50").stdout
-    assert "…" not in shown and "..." not in shown
+    assert "…" not in shown
     assert "dma.gap_ns" in shown

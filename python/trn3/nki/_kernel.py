@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import time
 import types
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
@@ -167,7 +168,20 @@ class _Recorded:
 
     program: _native.Program
     returned: Any
+    target: str
     notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Call:
+    """A finished call of a kernel: its result, what was recorded, and host seconds."""
+
+    result: Any
+    program: _native.Program
+    findings: list[dict[str, Any]]
+    target: str
+    record_s: float
+    run_s: float
 
 
 @dataclass(frozen=True)
@@ -261,28 +275,22 @@ class Kernel:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _session.active() is not None:
             return self.func(*args, **kwargs)
-        return self.run(*args, **kwargs)[0]
+        return self.call(*args, **kwargs).result
 
     def record(self, *args: Any, **kwargs: Any) -> _native.Program:
         """Record the kernel for these arguments and return the Program, without running it."""
         recorded, _ = self._recorded(_Inputs(inspect.signature(self.func), args, kwargs))
         return recorded.program
 
-    def run(self, *args: Any, **kwargs: Any) -> tuple[Any, _native.Program, list[dict[str, Any]]]:
-        """Run the kernel.
-
-        Returns
-        -------
-        result : numpy.ndarray or structure of them
-            What the kernel returns; a returned input is the caller's own array, written in place.
-        program : Program
-            What was recorded.
-        findings : list of dict
-            Deviations from the documents that did not stop the run.
-        """
+    def call(self, *args: Any, **kwargs: Any) -> Call:
+        """Run the kernel and return everything about the call."""
+        start = time.perf_counter()
         inputs = _Inputs(inspect.signature(self.func), args, kwargs)
         recorded, fresh = self._recorded(inputs)
-        return _run(recorded, inputs, self.options, fresh)
+        middle = time.perf_counter()
+        result, findings = _run(recorded, inputs, self.options, fresh)
+        end = time.perf_counter()
+        return Call(result, recorded.program, findings, recorded.target, middle - start, end - middle)
 
     def _recorded(self, inputs: _Inputs) -> tuple[_Recorded, bool]:
         target, notice = (
@@ -329,7 +337,7 @@ def _record(
     except BaseException:
         recorder.abandon()
         raise
-    return _Recorded(program, returned)
+    return _Recorded(program, returned, target)
 
 
 def _contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -338,7 +346,7 @@ def _contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _run(
     recorded: _Recorded, inputs: _Inputs, options: RunOptions, fresh: bool
-) -> tuple[Any, _native.Program, list[dict[str, Any]]]:
+) -> tuple[Any, list[dict[str, Any]]]:
     program = recorded.program
     lent = [_contiguous(array) for array in inputs.arrays]
     written = program.written_inputs
@@ -369,7 +377,7 @@ def _run(
         {"rule": "target.absent", "message": text, "file": "", "line": 0, "instruction": "kernel"}
         for text in recorded.notices
     ]
-    return _filled(recorded.returned, results), program, [*notices, *program.findings, *findings]
+    return _filled(recorded.returned, results), [*notices, *program.findings, *findings]
 
 
 def jit(func: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -418,8 +426,9 @@ class Simulation:
         return Simulation(self.kernel[grid])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        result, self.program, self.findings = self.kernel.run(*args, **kwargs)
-        return result
+        call = self.kernel.call(*args, **kwargs)
+        self.program, self.findings = call.program, call.findings
+        return call.result
 
 
 def simulate(kernel: Callable[..., Any], **options: Any) -> Simulation:

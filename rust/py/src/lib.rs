@@ -16,6 +16,7 @@ mod recorder;
 mod table;
 mod tables;
 mod tensor;
+mod timeline;
 
 /// The native core of trn3.
 #[pymodule]
@@ -28,5 +29,6 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<tensor::Tensor>()?;
     m.add_class::<recorder::Recorder>()?;
     m.add_class::<program::Program>()?;
+    m.add_class::<timeline::Timeline>()?;
     Ok(())
 }

@@ -24,11 +24,7 @@ pub(crate) struct Reader<'t> {
 
 impl<'t> Reader<'t> {
     pub(crate) fn new(file: &'t str, entries: &'t BTreeMap<String, Entry>) -> Reader<'t> {
-        Reader {
-            file,
-            entries,
-            asked: Vec::new(),
-        }
+        Reader { file, entries, asked: Vec::new() }
     }
 
     /// The value at a key, for messages.
@@ -62,22 +58,14 @@ impl<'t> Reader<'t> {
     }
 
     fn limit(&self, entry: &Entry, limit: String) -> SpecError {
-        SpecError::Limit {
-            file: self.file.to_owned(),
-            key: entry.key.clone(),
-            value: entry.value.to_string(),
-            limit,
-        }
+        SpecError::Limit { file: self.file.to_owned(), key: entry.key.clone(), value: entry.value.to_string(), limit }
     }
 
     fn within(&self, entry: &Entry, value: f64, unit: &Unit) -> Result<(), SpecError> {
         if (unit.min..=unit.max).contains(&value) {
             Ok(())
         } else {
-            Err(self.limit(
-                entry,
-                format!("from {} to {} {}", unit.min, unit.max, unit.name),
-            ))
+            Err(self.limit(entry, format!("from {} to {} {}", unit.min, unit.max, unit.name)))
         }
     }
 }
@@ -98,10 +86,7 @@ pub(crate) trait Field: Sized {
     /// As `find`, and if the table has no such key.
     fn read(reader: &mut Reader<'_>, key: &str) -> Result<Self, SpecError> {
         let file = reader.file;
-        Self::find(reader, key)?.ok_or_else(|| SpecError::MissingKey {
-            file: file.to_owned(),
-            key: key.to_owned(),
-        })
+        Self::find(reader, key)?.ok_or_else(|| SpecError::MissingKey { file: file.to_owned(), key: key.to_owned() })
     }
 }
 
@@ -112,10 +97,7 @@ impl Field for u64 {
             return Ok(None);
         };
         if unit.name == "ns" {
-            let ns = entry
-                .value
-                .as_f64()
-                .ok_or_else(|| reader.kind(entry, "a number"))?;
+            let ns = entry.value.as_f64().ok_or_else(|| reader.kind(entry, "a number"))?;
             reader.within(entry, ns, unit)?;
             let ps = (ns * 1e3).round();
             if (ns * 1e3 - ps).abs() > 1e-3 {
@@ -128,9 +110,7 @@ impl Field for u64 {
             return Err(reader.kind(entry, "a whole number"));
         };
         reader.within(entry, value as f64, unit)?;
-        u64::try_from(value)
-            .map(Some)
-            .map_err(|_| reader.limit(entry, "not negative".to_owned()))
+        u64::try_from(value).map(Some).map_err(|_| reader.limit(entry, "not negative".to_owned()))
     }
 }
 
@@ -139,14 +119,12 @@ impl Field for u32 {
         let Some(value) = u64::find(reader, key)? else {
             return Ok(None);
         };
-        u32::try_from(value)
-            .map(Some)
-            .map_err(|_| SpecError::Limit {
-                file: reader.file.to_owned(),
-                key: key.to_owned(),
-                value: value.to_string(),
-                limit: format!("at most {}", u32::MAX),
-            })
+        u32::try_from(value).map(Some).map_err(|_| SpecError::Limit {
+            file: reader.file.to_owned(),
+            key: key.to_owned(),
+            value: value.to_string(),
+            limit: format!("at most {}", u32::MAX),
+        })
     }
 }
 
@@ -210,15 +188,10 @@ impl Field for Vec<u32> {
             return Ok(None);
         };
         let values = match &entry.value {
-            Value::Integers(values) => values
-                .iter()
-                .map(|value| u32::try_from(*value).ok())
-                .collect(),
+            Value::Integers(values) => values.iter().map(|value| u32::try_from(*value).ok()).collect(),
             _ => None,
         };
-        values
-            .map(Some)
-            .ok_or_else(|| reader.kind(entry, "a list of whole numbers, none negative"))
+        values.map(Some).ok_or_else(|| reader.kind(entry, "a list of whole numbers, none negative"))
     }
 }
 
@@ -251,11 +224,7 @@ pub(crate) fn key_of(parent: &str, field: &str, own: &[&str]) -> String {
         Some(stem) => format!("{stem}_ns"),
         None => field.to_owned(),
     };
-    if parent.is_empty() {
-        field
-    } else {
-        format!("{parent}.{field}")
-    }
+    if parent.is_empty() { field } else { format!("{parent}.{field}") }
 }
 
 /// Defines structs of plain public fields that are read from the entries of the same names.

@@ -10,10 +10,8 @@ use crate::table::{Conflict, Entry, Status};
 use crate::value::Value;
 
 /// The tables that come with the crate: name and text.
-pub(crate) const BUILTIN: [(&str, &str); 2] = [
-    ("trn2", include_str!("../data/trn2.toml")),
-    ("trn3", include_str!("../data/trn3.toml")),
-];
+pub(crate) const BUILTIN: [(&str, &str); 2] =
+    [("trn2", include_str!("../data/trn2.toml")), ("trn3", include_str!("../data/trn3.toml"))];
 
 /// A file larger than this is no hardware table.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -53,11 +51,7 @@ pub(crate) struct Draft {
 }
 
 /// Opens a table by name or path. `from` is the file that extends it, relative to which a path is looked up.
-pub(crate) fn open(
-    name_or_path: &str,
-    from: Option<&Path>,
-    chain: &mut Vec<String>,
-) -> Result<Draft, SpecError> {
+pub(crate) fn open(name_or_path: &str, from: Option<&Path>, chain: &mut Vec<String>) -> Result<Draft, SpecError> {
     if let Some((name, text)) = BUILTIN.iter().find(|(name, _)| *name == name_or_path) {
         let file = format!("{name}.toml");
         chain.push(file.clone());
@@ -77,34 +71,23 @@ pub(crate) fn open(
     let file = path.display().to_string();
     chain.push(file.clone());
     if chain.len() > CHAIN_MAX || chain[..chain.len() - 1].contains(&file) {
-        return Err(SpecError::Circular {
-            file,
-            chain: chain.clone(),
-        });
+        return Err(SpecError::Circular { file, chain: chain.clone() });
     }
     let text = read_text(&path, &file)?;
     parse(&file, &text, Some(&path), chain)
 }
 
 fn read_text(path: &Path, file: &str) -> Result<String, SpecError> {
-    let unreadable = |reason: String| SpecError::Unreadable {
-        file: file.to_owned(),
-        reason,
-    };
+    let unreadable = |reason: String| SpecError::Unreadable { file: file.to_owned(), reason };
     let about = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
     if about.is_dir() {
-        return Err(unreadable(
-            "is a directory, not a hardware table".to_owned(),
-        ));
+        return Err(unreadable("is a directory, not a hardware table".to_owned()));
     }
     if !about.is_file() {
         return Err(unreadable("is not a regular file".to_owned()));
     }
     if about.len() > FILE_BYTES_MAX {
-        let reason = format!(
-            "is {} bytes long, a hardware table has at most {FILE_BYTES_MAX}",
-            about.len()
-        );
+        let reason = format!("is {} bytes long, a hardware table has at most {FILE_BYTES_MAX}", about.len());
         return Err(unreadable(reason));
     }
     let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
@@ -112,12 +95,7 @@ fn read_text(path: &Path, file: &str) -> Result<String, SpecError> {
 }
 
 /// Reads the text of a file. `path` is where it lies, `chain` the files opened so far, this one last.
-pub(crate) fn parse(
-    file: &str,
-    text: &str,
-    path: Option<&Path>,
-    chain: &mut Vec<String>,
-) -> Result<Draft, SpecError> {
+pub(crate) fn parse(file: &str, text: &str, path: Option<&Path>, chain: &mut Vec<String>) -> Result<Draft, SpecError> {
     let mut top: toml::Table = toml::from_str(text).map_err(|error| SpecError::Syntax {
         file: file.to_owned(),
         line: error.span().map_or(1, |span| line_of(text, span.start)),
@@ -139,24 +117,15 @@ pub(crate) fn parse(
 }
 
 fn line_of(text: &str, byte: usize) -> usize {
-    1 + text
-        .bytes()
-        .take(byte)
-        .filter(|byte| *byte == b'\n')
-        .count()
+    1 + text.bytes().take(byte).filter(|byte| *byte == b'\n').count()
 }
 
 fn stem(path: &Path) -> String {
-    path.file_stem()
-        .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+    path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
 }
 
 fn malformed(file: &str, key: &str, message: impl Into<String>) -> SpecError {
-    SpecError::Malformed {
-        file: file.to_owned(),
-        key: key.to_owned(),
-        message: message.into(),
-    }
+    SpecError::Malformed { file: file.to_owned(), key: key.to_owned(), message: message.into() }
 }
 
 fn take_text(file: &str, top: &mut toml::Table, key: &str) -> Result<Option<String>, SpecError> {
@@ -167,19 +136,11 @@ fn take_text(file: &str, top: &mut toml::Table, key: &str) -> Result<Option<Stri
     }
 }
 
-fn take_documents(
-    file: &str,
-    top: &mut toml::Table,
-) -> Result<BTreeMap<String, String>, SpecError> {
+fn take_documents(file: &str, top: &mut toml::Table) -> Result<BTreeMap<String, String>, SpecError> {
     match top.remove("documents") {
         None => Ok(BTreeMap::new()),
-        Some(value) => BTreeMap::deserialize(value).map_err(|_| {
-            malformed(
-                file,
-                "documents",
-                "must give each document's name a text: where it is",
-            )
-        }),
+        Some(value) => BTreeMap::deserialize(value)
+            .map_err(|_| malformed(file, "documents", "must give each document's name a text: where it is")),
     }
 }
 
@@ -192,17 +153,9 @@ fn flatten(
     entries: &mut BTreeMap<String, Entry>,
 ) -> Result<(), SpecError> {
     for (name, value) in group {
-        let key = if parent.is_empty() {
-            name
-        } else {
-            format!("{parent}.{name}")
-        };
+        let key = if parent.is_empty() { name } else { format!("{parent}.{name}") };
         let toml::Value::Table(table) = value else {
-            return Err(malformed(
-                file,
-                &key,
-                "stands alone; an entry is { value, unit, status, source }",
-            ));
+            return Err(malformed(file, &key, "stands alone; an entry is { value, unit, status, source }"));
         };
         let is_entry = ["value", "unit", "status", "source"]
             .iter()
@@ -211,11 +164,7 @@ fn flatten(
             let entry = entry_of(file, &key, table)?;
             entries.insert(key, entry);
         } else if table.is_empty() {
-            return Err(malformed(
-                file,
-                &key,
-                "is empty; an entry is { value, unit, status, source }",
-            ));
+            return Err(malformed(file, &key, "is empty; an entry is { value, unit, status, source }"));
         } else {
             flatten(file, &key, table, entries)?;
         }
@@ -232,16 +181,10 @@ fn entry_of(file: &str, key: &str, table: toml::Table) -> Result<Entry, SpecErro
     if let Some([low, high]) = raw.range
         && !(low <= high && low.is_finite() && high.is_finite())
     {
-        return Err(malformed(
-            file,
-            key,
-            format!("range [{low}, {high}] must ascend and be finite"),
-        ));
+        return Err(malformed(file, key, format!("range [{low}, {high}] must ascend and be finite")));
     }
     let value_of = |value: &toml::Value| {
-        Value::from_toml(value)
-            .map(|value| value.settled(&raw.unit))
-            .map_err(|message| malformed(file, key, message))
+        Value::from_toml(value).map(|value| value.settled(&raw.unit)).map_err(|message| malformed(file, key, message))
     };
     let conflicts = raw.conflicts.iter().map(|conflict| {
         Ok(Conflict {
@@ -271,32 +214,22 @@ mod tests {
 
     /// A user's file on top of trn3, with one entry's text.
     fn extended(entry: &str) -> Result<Table, SpecError> {
-        Table::parse(
-            "mine.toml",
-            &format!("name = \"mine\"\nextends = \"trn3\"\n{entry}\n"),
-        )
+        Table::parse("mine.toml", &format!("name = \"mine\"\nextends = \"trn3\"\n{entry}\n"))
     }
 
     /// The message with which a file is refused.
     fn refused(entry: &str) -> String {
-        extended(entry)
-            .expect_err("the file must be refused")
-            .to_string()
+        extended(entry).expect_err("the file must be refused").to_string()
     }
 
     #[test]
     fn a_user_file_changes_what_it_names() {
-        let table = extended(
-            "[dma.gap_ns]\nvalue = 20\nunit = \"ns\"\nstatus = \"assumed\"\nsource = \"a guess\"\n",
-        )
-        .expect("complete through trn3");
+        let table = extended("[dma.gap_ns]\nvalue = 20\nunit = \"ns\"\nstatus = \"assumed\"\nsource = \"a guess\"\n")
+            .expect("complete through trn3");
         let trn3 = Table::load("trn3").expect("comes with the crate");
         let changed = trn3.diff(&table);
         assert_eq!(changed.len(), 1);
-        assert_eq!(
-            changed[0].right.map(|entry| entry.source.as_str()),
-            Some("a guess")
-        );
+        assert_eq!(changed[0].right.map(|entry| entry.source.as_str()), Some("a guess"));
         assert_eq!(table.name(), "mine");
     }
 
@@ -323,34 +256,19 @@ mod tests {
             entry("value = 1\nunit = \"ns\"\nstatus = \"doc\"\nsource = \" \""),
             "mine.toml: dma.gap_ns: source and unit must not be empty [spec.entry]"
         );
+        assert!(entry("value = 1\nunit = \"ns\"\nstatus = \"doc\"\nsource = \"x\"\nsauce = 1").contains("sauce"));
+        assert!(entry("value = 1\nunit = \"ns\"\nstatus = \"override\"\nsource = \"x\"").contains("override"));
+        assert!(entry("value = inf\nunit = \"ns\"\nstatus = \"doc\"\nsource = \"x\"").contains("must be finite"));
+        assert!(entry("value = [1, \"a\"]\nunit = \"ns\"\nstatus = \"doc\"\nsource = \"x\"").contains("mixed list"));
         assert!(
-            entry("value = 1\nunit = \"ns\"\nstatus = \"doc\"\nsource = \"x\"\nsauce = 1")
-                .contains("sauce")
-        );
-        assert!(
-            entry("value = 1\nunit = \"ns\"\nstatus = \"override\"\nsource = \"x\"")
-                .contains("override")
-        );
-        assert!(
-            entry("value = inf\nunit = \"ns\"\nstatus = \"doc\"\nsource = \"x\"")
-                .contains("must be finite")
-        );
-        assert!(
-            entry("value = [1, \"a\"]\nunit = \"ns\"\nstatus = \"doc\"\nsource = \"x\"")
-                .contains("mixed list")
-        );
-        assert!(
-            entry("value = 1\nunit = \"ns\"\nstatus = \"doc\"\nsource = \"x\"\nrange = [2, 1]")
-                .contains("must ascend")
+            entry("value = 1\nunit = \"ns\"\nstatus = \"doc\"\nsource = \"x\"\nrange = [2, 1]").contains("must ascend")
         );
     }
 
     #[test]
     fn unit_and_kind_belong_to_the_key() {
         let entry = |key: &str, value: &str, unit: &str| {
-            refused(&format!(
-                "[{key}]\nvalue = {value}\nunit = \"{unit}\"\nstatus = \"doc\"\nsource = \"x\""
-            ))
+            refused(&format!("[{key}]\nvalue = {value}\nunit = \"{unit}\"\nstatus = \"doc\"\nsource = \"x\""))
         };
         assert_eq!(
             entry("dma.gap_ns", "1", "cycles"),
@@ -378,10 +296,7 @@ mod tests {
             "mine.toml: dma.gapp_ns: no such key; did you mean dma.gap_ns? [spec.unknown_key]"
         );
         let twice = refused(&format!("[dma.gap_ns]\n{entry}\n[dma.gap_ns]\n{entry}"));
-        assert!(
-            twice.starts_with("mine.toml: line 8: duplicate key"),
-            "{twice}"
-        );
+        assert!(twice.starts_with("mine.toml: line 8: duplicate key"), "{twice}");
         assert!(refused("[dma]\ngap_ns = 5").contains("dma.gap_ns: stands alone"));
         assert!(refused("[dma.gap_ns]").contains("dma.gap_ns: is empty"));
         assert!(refused("documents = 3").starts_with("mine.toml: documents: "));

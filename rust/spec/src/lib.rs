@@ -36,14 +36,13 @@ mod unit;
 mod value;
 
 pub use chip::{
-    ChipSpec, DescriptorSpec, DmaEngineSpec, DmaSpec, FlopWeights, HbmDetailSpec, HbmSpec,
-    HwdgeSpec, PacketSpec, PublishedChip, PublishedCore, PublishedSpec, SwdgeSpec, TransposeSpec,
+    ChipSpec, DescriptorSpec, DmaEngineSpec, DmaSpec, FlopWeights, HbmDetailSpec, HbmSpec, HwdgeSpec, PacketSpec,
+    PublishedChip, PublishedCore, PublishedSpec, SwdgeSpec, TransposeSpec,
 };
 pub use engines::{
-    ClassTiming, CopyStream, FetchSpec, FillSpec, GpsimdDmaSpec, GpsimdSpec, GpsimdStream,
-    KernelSpec, LoadStationarySpec, PairStream, PassesSpec, PerEngine, ScalarSpec, ScalarStream,
-    SequencerSpec, SyncSpec, TableLoadSpec, TensorSpec, ThrottleSpec, TileIssueSpec, VectorSpec,
-    VectorStream,
+    ClassTiming, CopyStream, FetchSpec, FillSpec, GpsimdDmaSpec, GpsimdSpec, GpsimdStream, KernelSpec,
+    LoadStationarySpec, PairStream, PassesSpec, PerEngine, ScalarSpec, ScalarStream, SequencerSpec, SyncSpec,
+    TableLoadSpec, TensorSpec, ThrottleSpec, TileIssueSpec, VectorSpec, VectorStream,
 };
 pub use error::SpecError;
 pub use memories::{CapabilitySpec, MatmulLimits, PsumSpec, SbufSpec, SemaphoreSpec};

@@ -167,9 +167,7 @@ impl Table {
 
     /// The documents that sources name, and where they are.
     pub fn documents(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.documents
-            .iter()
-            .map(|(name, place)| (name.as_str(), place.as_str()))
+        self.documents.iter().map(|(name, place)| (name.as_str(), place.as_str()))
     }
 
     /// All entries, grouped by part of the hardware.
@@ -219,17 +217,11 @@ impl Table {
         let mut table = self.clone();
         for (key, value) in overrides {
             let old = table.entry(key)?;
-            let first = old
-                .replaced
-                .clone()
-                .unwrap_or_else(|| (old.value.clone(), old.status));
+            let first = old.replaced.clone().unwrap_or_else(|| (old.value.clone(), old.status));
             let new = Entry {
                 value: value.into().settled(&old.unit),
                 status: Status::Override,
-                source: format!(
-                    "set by the user in place of {} {} ({})",
-                    first.0, old.unit, first.1
-                ),
+                source: format!("set by the user in place of {} {} ({})", first.0, old.unit, first.1),
                 replaced: Some(first),
                 ..old.clone()
             };
@@ -256,11 +248,7 @@ impl Table {
     ///
     /// None for a table that exists; the signature is shared with the construction of tables.
     pub(crate) fn target(&self) -> Result<Target, SpecError> {
-        let entries = self
-            .entries
-            .iter()
-            .map(|entry| (entry.key.clone(), entry.clone()))
-            .collect();
+        let entries = self.entries.iter().map(|entry| (entry.key.clone(), entry.clone())).collect();
         let mut reader = Reader::new(&self.file, &entries);
         Target::read(&mut reader, self)
     }
@@ -268,49 +256,24 @@ impl Table {
     /// The keys whose values differ, in the order of this table, then those that only `other` has.
     #[must_use]
     pub fn diff<'a>(&'a self, other: &'a Table) -> Vec<Difference<'a>> {
-        let here = self
-            .entries
-            .iter()
-            .filter_map(|left| match other.get(&left.key) {
-                Some(right) if right.value == left.value && right.unit == left.unit => None,
-                right => Some(Difference {
-                    left: Some(left),
-                    right,
-                }),
-            });
-        let there = other
-            .entries
-            .iter()
-            .filter(|right| self.get(&right.key).is_none());
-        here.chain(there.map(|right| Difference {
-            left: None,
-            right: Some(right),
-        }))
-        .collect()
+        let here = self.entries.iter().filter_map(|left| match other.get(&left.key) {
+            Some(right) if right.value == left.value && right.unit == left.unit => None,
+            right => Some(Difference { left: Some(left), right }),
+        });
+        let there = other.entries.iter().filter(|right| self.get(&right.key).is_none());
+        here.chain(there.map(|right| Difference { left: None, right: Some(right) })).collect()
     }
 
     /// The entries about which sources disagree, with what the others say.
     pub fn conflicts(&self) -> impl Iterator<Item = (&Entry, &Conflict)> {
-        self.entries.iter().flat_map(|entry| {
-            entry
-                .conflicts
-                .iter()
-                .map(move |conflict| (entry, conflict))
-        })
+        self.entries.iter().flat_map(|entry| entry.conflicts.iter().map(move |conflict| (entry, conflict)))
     }
 }
 
 /// Checks a draft against the typed fields and orders it like them.
 fn finish(draft: Draft, file: &str) -> Result<Table, SpecError> {
-    let file = if BUILTIN.iter().any(|(name, _)| *name == file) {
-        format!("{file}.toml")
-    } else {
-        file.to_owned()
-    };
-    let name = draft.name.ok_or_else(|| SpecError::MissingKey {
-        file: file.clone(),
-        key: "name".to_owned(),
-    })?;
+    let file = if BUILTIN.iter().any(|(name, _)| *name == file) { format!("{file}.toml") } else { file.to_owned() };
+    let name = draft.name.ok_or_else(|| SpecError::MissingKey { file: file.clone(), key: "name".to_owned() })?;
     let mut table = Table {
         title: draft.title.unwrap_or_else(|| name.clone()),
         name,
@@ -344,16 +307,11 @@ fn near<'k>(key: &str, known: impl Iterator<Item = &'k str>) -> Vec<String> {
             let same_last = other.rsplit('.').next() == Some(last);
             let distance = edit_distance(key, other);
             let alike = distance * 3 <= key.len().max(3);
-            (alike || same_last || (key.len() > 3 && other.contains(key)))
-                .then_some((distance, other))
+            (alike || same_last || (key.len() > 3 && other.contains(key))).then_some((distance, other))
         })
         .collect::<Vec<_>>();
     ranked.sort_unstable();
-    ranked
-        .into_iter()
-        .take(3)
-        .map(|(_, other)| other.to_owned())
-        .collect()
+    ranked.into_iter().take(3).map(|(_, other)| other.to_owned()).collect()
 }
 
 /// Levenshtein distance in bytes; keys are short and ASCII.
@@ -383,13 +341,8 @@ mod tests {
     fn both_tables_have_the_same_keys_but_for_capabilities() {
         let trn2 = Table::load("trn2").expect("comes with the crate");
         let trn3 = trn3();
-        let lone = trn2
-            .diff(&trn3)
-            .into_iter()
-            .filter(|pair| pair.left.is_none() || pair.right.is_none());
-        let lone = lone
-            .filter_map(|pair| pair.left.or(pair.right))
-            .map(|entry| entry.key.as_str());
+        let lone = trn2.diff(&trn3).into_iter().filter(|pair| pair.left.is_none() || pair.right.is_none());
+        let lone = lone.filter_map(|pair| pair.left.or(pair.right)).map(|entry| entry.key.as_str());
         assert_eq!(
             lone.collect::<Vec<_>>(),
             [
@@ -420,38 +373,19 @@ mod tests {
         for name in Table::builtin_names() {
             let table = Table::load(name).expect("comes with the crate");
             for entry in table.entries() {
-                assert!(
-                    !entry.is_outside_range(),
-                    "{name}: {} lies outside its range",
-                    entry.key
-                );
+                assert!(!entry.is_outside_range(), "{name}: {} lies outside its range", entry.key);
                 let open = entry.source.starts_with("not published: ");
-                assert_eq!(
-                    entry.status == Status::Assumed,
-                    open,
-                    "{name}: {}",
-                    entry.key
-                );
-                let named = table
-                    .documents()
-                    .any(|(document, _)| entry.source.contains(document));
-                assert!(
-                    open || named,
-                    "{name}: {}: the source names no listed document",
-                    entry.key
-                );
+                assert_eq!(entry.status == Status::Assumed, open, "{name}: {}", entry.key);
+                let named = table.documents().any(|(document, _)| entry.source.contains(document));
+                assert!(open || named, "{name}: {}: the source names no listed document", entry.key);
             }
         }
     }
 
     #[test]
     fn an_override_says_what_was_there() {
-        let table = trn3()
-            .with_override("dma.gap_ns", 25)
-            .expect("a possible gap");
-        let table = table
-            .with_override("dma.gap_ns", 10.5)
-            .expect("a possible gap");
+        let table = trn3().with_override("dma.gap_ns", 25).expect("a possible gap");
+        let table = table.with_override("dma.gap_ns", 10.5).expect("a possible gap");
         let entry = table.entry("dma.gap_ns").expect("every table has it");
         assert_eq!(entry.status, Status::Override);
         assert_eq!(entry.source, "set by the user in place of 40 ns (derived)");
@@ -466,39 +400,16 @@ mod tests {
         let stream = "vector.stream.reciprocal_cycles_per_element";
         for value in [Value::from("15/2"), Value::from(7.5)] {
             let changed = table.with_override(stream, value).expect("a possible rate");
-            assert_eq!(
-                changed.get(stream).map(|entry| entry.value.to_string()),
-                Some("15/2".to_owned())
-            );
+            assert_eq!(changed.get(stream).map(|entry| entry.value.to_string()), Some("15/2".to_owned()));
         }
         assert!(table.with_override("tensor.clock_hz", 2.8e9).is_ok());
-        let rule = |key: &str, value: Value| {
-            table
-                .with_override(key, value)
-                .map_err(|error| error.rule())
-                .err()
-        };
-        assert_eq!(
-            rule("tensor.clock_hz", Value::from("fast")),
-            Some("spec.kind")
-        );
-        assert_eq!(
-            rule("tensor.clock_hz", Value::from(true)),
-            Some("spec.kind")
-        );
+        let rule = |key: &str, value: Value| table.with_override(key, value).map_err(|error| error.rule()).err();
+        assert_eq!(rule("tensor.clock_hz", Value::from("fast")), Some("spec.kind"));
+        assert_eq!(rule("tensor.clock_hz", Value::from(true)), Some("spec.kind"));
         assert_eq!(rule("tensor.clock_hz", Value::from(0)), Some("spec.limit"));
-        assert_eq!(
-            rule("tensor.clock_hz", Value::from(f64::NAN)),
-            Some("spec.kind")
-        );
-        assert_eq!(
-            rule("capability.matmul_mx", Value::from(1)),
-            Some("spec.kind")
-        );
-        assert_eq!(
-            rule("capability.matmul_mx", Value::from(false)),
-            Some("spec.consistent")
-        );
+        assert_eq!(rule("tensor.clock_hz", Value::from(f64::NAN)), Some("spec.kind"));
+        assert_eq!(rule("capability.matmul_mx", Value::from(1)), Some("spec.kind"));
+        assert_eq!(rule("capability.matmul_mx", Value::from(false)), Some("spec.consistent"));
         assert_eq!(rule("hbm.stacks", Value::from(0)), Some("spec.consistent"));
         assert_eq!(rule("dma.gap", Value::from(1)), Some("spec.unknown_key"));
     }
@@ -512,15 +423,11 @@ mod tests {
 
     #[test]
     fn conflicts_name_the_contradictions_of_the_chip_and_core() {
-        for (name, expected) in [
-            ("trn2", "C3 C5 C6 C7 C8 C11 C12 C15 C18"),
-            ("trn3", "C1 C2 C3 C4 C5 C8 C9 C11 C12 C13 C14 C17 C18 C19"),
-        ] {
+        for (name, expected) in
+            [("trn2", "C3 C5 C6 C7 C8 C11 C12 C15 C18"), ("trn3", "C1 C2 C3 C4 C5 C8 C9 C11 C12 C13 C14 C17 C18 C19")]
+        {
             let table = Table::load(name).expect("comes with the crate");
-            let ids = table
-                .conflicts()
-                .filter_map(|(_, conflict)| conflict.id.clone())
-                .collect::<Vec<_>>();
+            let ids = table.conflicts().filter_map(|(_, conflict)| conflict.id.clone()).collect::<Vec<_>>();
             for id in expected.split(' ') {
                 assert!(ids.iter().any(|other| other == id), "{name} lacks {id}");
             }

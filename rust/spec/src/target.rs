@@ -1,9 +1,7 @@
 //! The typed view of a table, built once, and what is derived from its parts.
 
 use crate::chip::{ChipSpec, PublishedSpec};
-use crate::engines::{
-    GpsimdSpec, KernelSpec, ScalarSpec, SequencerSpec, SyncSpec, TensorSpec, VectorSpec,
-};
+use crate::engines::{GpsimdSpec, KernelSpec, ScalarSpec, SequencerSpec, SyncSpec, TensorSpec, VectorSpec};
 use crate::error::SpecError;
 use crate::fields::{Field, Reader, spec_structs};
 use crate::memories::{CapabilitySpec, MatmulLimits, PsumSpec, SbufSpec, SemaphoreSpec};
@@ -122,9 +120,7 @@ impl Target {
     /// Never for a table that was made by this crate: making one checks it.
     #[must_use]
     pub fn from_table(table: &Table) -> Target {
-        table
-            .target()
-            .expect("a table was checked when it was made")
+        table.target().expect("a table was checked when it was made")
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>, table: &Table) -> Result<Target, SpecError> {
@@ -192,10 +188,7 @@ impl Target {
     /// Length of a throttle window.
     #[must_use]
     pub fn throttle_window_ps(&self) -> u64 {
-        edge_ps(
-            self.chip.base_clock_hz,
-            self.core.tensor.throttle.window_cycles,
-        )
+        edge_ps(self.chip.base_clock_hz, self.core.tensor.throttle.window_cycles)
     }
 
     /// NeuronCores that share one HBM stack.
@@ -245,30 +238,18 @@ mod tests {
             assert_eq!(target.dma_engines(), 128);
             assert_eq!(target.cores_per_stack(), 2);
             assert_eq!(chip.cc_cores, chip.cores * chip.cc_cores_per_core);
-            assert_eq!(
-                target.published.chip.sbuf_bytes,
-                core.sbuf.total_bytes() * u64::from(chip.cores)
-            );
+            assert_eq!(target.published.chip.sbuf_bytes, core.sbuf.total_bytes() * u64::from(chip.cores));
             // Stacks against the chip's rounded figure; the gap of trn2 is explained at the stack's entry.
-            let stacks =
-                chip.hbm.stack_bandwidth_peak_bytes_per_s as f64 * f64::from(chip.hbm.stacks);
+            let stacks = chip.hbm.stack_bandwidth_peak_bytes_per_s as f64 * f64::from(chip.hbm.stacks);
             let whole = chip.hbm.bandwidth_peak_bytes_per_s as f64;
-            assert!(
-                (stacks / whole - 1.0).abs() <= stack_gap,
-                "{name}: {stacks} against {whole}"
-            );
+            assert!((stacks / whole - 1.0).abs() <= stack_gap, "{name}: {stacks} against {whole}");
             // DMA engines against the chip's figure, printed to two digits.
             let engines = target.dma_bandwidth_peak_bytes_per_s() as f64;
             let printed = target.published.chip.dma_bandwidth_bytes_per_s as f64;
-            assert!(
-                (engines / printed - 1.0).abs() < 0.01,
-                "{name}: {engines} against {printed}"
-            );
+            assert!((engines / printed - 1.0).abs() < 0.01, "{name}: {engines} against {printed}");
             let fill = &core.tensor.fill;
-            let stages = fill.sbuf_read_cycles
-                + fill.row_skew_cycles
-                + fill.column_skew_cycles
-                + fill.psum_write_cycles;
+            let stages =
+                fill.sbuf_read_cycles + fill.row_skew_cycles + fill.column_skew_cycles + fill.psum_write_cycles;
             assert!(stages.abs_diff(core.tensor.latency_cycles) <= 1);
         }
     }
@@ -278,8 +259,8 @@ mod tests {
         for name in Table::builtin_names() {
             let dma = Target::load(name).expect("comes with the crate").chip.dma;
             let bytes = dma.descriptor.bytes_max as f64;
-            let seconds = bytes / dma.engine.bandwidth_loaded_bytes_per_s as f64
-                + dma.descriptor.overhead_ps as f64 * 1e-12;
+            let seconds =
+                bytes / dma.engine.bandwidth_loaded_bytes_per_s as f64 + dma.descriptor.overhead_ps as f64 * 1e-12;
             let sustained = dma.engine.bandwidth_sustained_bytes_per_s as f64;
             assert!((bytes / seconds / sustained - 1.0).abs() < 0.003, "{name}");
         }

@@ -31,8 +31,7 @@ pub fn edge_ps(clock_hz: u64, edge: u64) -> u64 {
 #[must_use]
 pub fn edge_at_or_after(clock_hz: u64, time_ps: u64) -> u64 {
     // ⌊n·10¹²/f⌋ ≥ t holds exactly when n·10¹²/f ≥ t, since t is whole.
-    let edge =
-        (u128::from(time_ps) * u128::from(clock_hz)).div_ceil(u128::from(PICOSECONDS_PER_SECOND));
+    let edge = (u128::from(time_ps) * u128::from(clock_hz)).div_ceil(u128::from(PICOSECONDS_PER_SECOND));
     u64::try_from(edge).expect("an edge number fits in 64 bits for clocks up to 1 THz")
 }
 
@@ -48,29 +47,16 @@ mod tests {
         assert_eq!(edge_ps(2_400_000_000, 3), 1_250);
         assert_eq!(edge_ps(960_000_000, 1), 1_041);
         // One hour, where adding 416 ps a period would be 5.76 s behind.
-        assert_eq!(
-            edge_ps(2_400_000_000, 2_400_000_000 * 3_600),
-            3_600 * PICOSECONDS_PER_SECOND
-        );
+        assert_eq!(edge_ps(2_400_000_000, 2_400_000_000 * 3_600), 3_600 * PICOSECONDS_PER_SECOND);
     }
 
     #[test]
     fn an_edge_is_found_at_its_moment_and_not_after() {
-        for clock_hz in [
-            960_000_000,
-            1_120_000_000,
-            1_200_000_000,
-            2_400_000_000,
-            2_800_000_000,
-        ] {
+        for clock_hz in [960_000_000, 1_120_000_000, 1_200_000_000, 2_400_000_000, 2_800_000_000] {
             for edge in [0, 1, 2, 3, 7, 1_000, 999_999_937] {
                 let at = edge_ps(clock_hz, edge);
                 assert_eq!(edge_at_or_after(clock_hz, at), edge, "{clock_hz} {edge}");
-                assert_eq!(
-                    edge_at_or_after(clock_hz, at + 1),
-                    edge + 1,
-                    "{clock_hz} {edge}"
-                );
+                assert_eq!(edge_at_or_after(clock_hz, at + 1), edge + 1, "{clock_hz} {edge}");
             }
         }
     }

@@ -32,25 +32,14 @@ const UNITS: [Unit; 12] = [
 pub(crate) const COUNT: Unit = unit("", "count", 0.0, 4_294_967_295.0);
 
 const fn unit(ending: &'static str, name: &'static str, min: f64, max: f64) -> Unit {
-    Unit {
-        ending,
-        name,
-        min,
-        max,
-    }
+    Unit { ending, name, min, max }
 }
 
 /// The unit that the last part of a key ends with, if it ends with one.
 pub(crate) fn of_key(key: &str) -> Option<&'static Unit> {
     let last = key.rsplit('.').next().unwrap_or(key);
-    let last = last
-        .strip_suffix("_max")
-        .or_else(|| last.strip_suffix("_min"))
-        .unwrap_or(last);
-    UNITS.iter().find(|unit| {
-        last.strip_suffix(unit.ending)
-            .is_some_and(|rest| rest.is_empty() || rest.ends_with('_'))
-    })
+    let last = last.strip_suffix("_max").or_else(|| last.strip_suffix("_min")).unwrap_or(last);
+    UNITS.iter().find(|unit| last.strip_suffix(unit.ending).is_some_and(|rest| rest.is_empty() || rest.ends_with('_')))
 }
 
 #[cfg(test)]
@@ -63,10 +52,7 @@ mod tests {
         assert_eq!(name("tensor.clock_hz"), Some("Hz"));
         assert_eq!(name("dma.descriptor.bytes_max"), Some("B"));
         assert_eq!(name("hbm.bandwidth_bytes_per_s"), Some("B/s"));
-        assert_eq!(
-            name("vector.stream.bn_aggr_cycles_per_element"),
-            Some("cycles/element")
-        );
+        assert_eq!(name("vector.stream.bn_aggr_cycles_per_element"), Some("cycles/element"));
         assert_eq!(name("psum.banks"), None);
         assert_eq!(name("x.columns"), None);
     }

@@ -19,10 +19,7 @@ impl Ratio {
             return None;
         }
         let divisor = greatest_common_divisor(numerator, denominator);
-        Some(Ratio {
-            numerator: numerator / divisor,
-            denominator: denominator / divisor,
-        })
+        Some(Ratio { numerator: numerator / divisor, denominator: denominator / divisor })
     }
 
     /// `count` times the fraction, rounded up: the cycles that `count` elements take.
@@ -46,9 +43,7 @@ impl Ratio {
     /// Reads `"13/3"` or `"2"`.
     pub(crate) fn parse(text: &str) -> Option<Ratio> {
         match text.split_once('/') {
-            Some((above, below)) => {
-                Ratio::new(above.trim().parse().ok()?, below.trim().parse().ok()?)
-            }
+            Some((above, below)) => Ratio::new(above.trim().parse().ok()?, below.trim().parse().ok()?),
             None => Ratio::new(text.trim().parse().ok()?, 1),
         }
     }
@@ -73,11 +68,7 @@ impl fmt::Display for Ratio {
 }
 
 fn greatest_common_divisor(a: u32, b: u32) -> u32 {
-    if b == 0 {
-        a
-    } else {
-        greatest_common_divisor(b, a % b)
-    }
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// The value of an entry.
@@ -142,18 +133,11 @@ impl Value {
                 } else if let Some(texts) = texts.collect::<Option<Vec<_>>>() {
                     Ok(Value::Texts(texts))
                 } else {
-                    Err(
-                        "value is a mixed list, must hold whole numbers only or names only"
-                            .to_owned(),
-                    )
+                    Err("value is a mixed list, must hold whole numbers only or names only".to_owned())
                 }
             }
-            toml::Value::Datetime(value) => Err(format!(
-                "value is the date {value}, must be a number, name or list"
-            )),
-            toml::Value::Table(_) => {
-                Err("value is a table, must be a number, name or list".to_owned())
-            }
+            toml::Value::Datetime(value) => Err(format!("value is the date {value}, must be a number, name or list")),
+            toml::Value::Table(_) => Err("value is a table, must be a number, name or list".to_owned()),
         }
     }
 
@@ -172,9 +156,7 @@ impl Value {
                 Ratio::from_f64(value).map_or(Value::Float(value), Value::Ratio)
             }
             // 2^53: below it a whole float is exactly one integer.
-            Value::Float(value)
-                if value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0 =>
-            {
+            Value::Float(value) if value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0 => {
                 Value::Integer(value as i64)
             }
             other => other,
@@ -240,10 +222,7 @@ mod tests {
 
     #[test]
     fn whole_floats_become_integers() {
-        assert_eq!(
-            Value::Float(2.4e9).settled("Hz"),
-            Value::Integer(2_400_000_000)
-        );
+        assert_eq!(Value::Float(2.4e9).settled("Hz"), Value::Integer(2_400_000_000));
         assert_eq!(Value::Float(3.36).settled("ns"), Value::Float(3.36));
         assert_eq!(Value::from("1/4").settled("name"), Value::from("1/4"));
     }

@@ -9,9 +9,7 @@ const VECTORS: &str = include_str!("../../../tests/vectors/hardware.toml");
 fn vectors(kind: &str) -> Vec<toml::Table> {
     let all: toml::Table = toml::from_str(VECTORS).expect("the vectors are TOML");
     let list = all[kind].as_array().expect("a list of tables");
-    list.iter()
-        .map(|vector| vector.as_table().expect("a table").clone())
-        .collect()
+    list.iter().map(|vector| vector.as_table().expect("a table").clone()).collect()
 }
 
 fn text<'v>(vector: &'v toml::Table, key: &str) -> &'v str {
@@ -19,10 +17,7 @@ fn text<'v>(vector: &'v toml::Table, key: &str) -> &'v str {
 }
 
 fn number(value: &Toml) -> f64 {
-    value
-        .as_float()
-        .or_else(|| value.as_integer().map(|whole| whole as f64))
-        .expect("a number")
+    value.as_float().or_else(|| value.as_integer().map(|whole| whole as f64)).expect("a number")
 }
 
 #[test]
@@ -34,12 +29,7 @@ fn tables_say_what_the_documents_say() {
             Value::Ratio(ratio) => {
                 assert_eq!(ratio.to_string(), text(&vector, "value"), "{}", entry.key)
             }
-            value => assert_eq!(
-                value.as_f64(),
-                Some(number(&vector["value"])),
-                "{}",
-                entry.key
-            ),
+            value => assert_eq!(value.as_f64(), Some(number(&vector["value"])), "{}", entry.key),
         }
     }
 }
@@ -52,14 +42,8 @@ fn peaks_follow_from_size_and_clock() {
         let peak = peak(&target.peaks(), name).expect("the target has this rate");
         let chip = peak * f64::from(target.chip.cores);
         // Half a unit of the last digit printed.
-        assert!(
-            (peak - number(&vector["value"])).abs() <= 0.05e12,
-            "{name}: {peak}"
-        );
-        assert!(
-            (chip - number(&vector["per_chip"])).abs() <= 0.05e12,
-            "{name}: {chip}"
-        );
+        assert!((peak - number(&vector["value"])).abs() <= 0.05e12, "{name}: {peak}");
+        assert!((chip - number(&vector["per_chip"])).abs() <= 0.05e12, "{name}: {chip}");
     }
 }
 
@@ -81,43 +65,16 @@ fn published_peaks_are_rounded_or_their_gap_is_noted() {
         let target = Target::from_table(&table);
         let (peaks, cores) = (target.peaks(), f64::from(target.chip.cores));
         for (key, derived) in [
-            (
-                "published.core.bf16_flops_per_s",
-                Some(peaks.bf16_flops_per_s),
-            ),
-            (
-                "published.core.fp32_flops_per_s",
-                Some(peaks.fp32_flops_per_s),
-            ),
+            ("published.core.bf16_flops_per_s", Some(peaks.bf16_flops_per_s)),
+            ("published.core.fp32_flops_per_s", Some(peaks.fp32_flops_per_s)),
             ("published.core.fp8_flops_per_s", peaks.fp8_flops_per_s),
             ("published.core.mx_flops_per_s", peaks.mx_flops_per_s),
-            (
-                "published.core.sparse_flops_per_s",
-                peaks.sparse_flops_per_s,
-            ),
-            (
-                "published.chip.bf16_flops_per_s",
-                Some(peaks.bf16_flops_per_s * cores),
-            ),
-            (
-                "published.chip.fp32_flops_per_s",
-                Some(peaks.fp32_flops_per_s * cores),
-            ),
-            (
-                "published.chip.fp8_flops_per_s",
-                peaks
-                    .mx_flops_per_s
-                    .or(peaks.fp8_flops_per_s)
-                    .map(|peak| peak * cores),
-            ),
-            (
-                "published.chip.fp4_flops_per_s",
-                peaks.mx_flops_per_s.map(|peak| peak * cores),
-            ),
-            (
-                "published.chip.sparse_flops_per_s",
-                peaks.sparse_flops_per_s.map(|peak| peak * cores),
-            ),
+            ("published.core.sparse_flops_per_s", peaks.sparse_flops_per_s),
+            ("published.chip.bf16_flops_per_s", Some(peaks.bf16_flops_per_s * cores)),
+            ("published.chip.fp32_flops_per_s", Some(peaks.fp32_flops_per_s * cores)),
+            ("published.chip.fp8_flops_per_s", peaks.mx_flops_per_s.or(peaks.fp8_flops_per_s).map(|peak| peak * cores)),
+            ("published.chip.fp4_flops_per_s", peaks.mx_flops_per_s.map(|peak| peak * cores)),
+            ("published.chip.sparse_flops_per_s", peaks.sparse_flops_per_s.map(|peak| peak * cores)),
         ] {
             let (Some(entry), Some(derived)) = (table.get(key), derived) else {
                 continue;
@@ -125,10 +82,7 @@ fn published_peaks_are_rounded_or_their_gap_is_noted() {
             let published = entry.value.as_f64().expect("a number");
             let gap = (published / derived - 1.0).abs();
             assert!(gap < 0.17, "{name}: {key}: {published} against {derived}");
-            assert!(
-                published.round() == derived || entry.note.is_some(),
-                "{name}: {key}: no note on the gap"
-            );
+            assert!(published.round() == derived || entry.note.is_some(), "{name}: {key}: no note on the gap");
         }
     }
 }
@@ -136,8 +90,7 @@ fn published_peaks_are_rounded_or_their_gap_is_noted() {
 #[test]
 fn the_mx_peak_of_the_chip_is_the_published_one() {
     let target = Target::load("trn3").expect("comes with the crate");
-    let derived =
-        target.peaks().mx_flops_per_s.expect("Trainium3 has it") * f64::from(target.chip.cores);
+    let derived = target.peaks().mx_flops_per_s.expect("Trainium3 has it") * f64::from(target.chip.cores);
     assert_eq!((derived / 1e12).round(), 2517.0);
 }
 

@@ -1,0 +1,168 @@
+"""The chip, and running kernels and Programs on it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from trn3 import _native, nki
+from trn3.errors import RuleError
+from trn3.nki._session import load_table
+from trn3.report import Report
+
+__all__ = ["Chip", "Run", "load_program", "run"]
+
+
+@dataclass
+class Run:
+    """A finished run.
+
+    Attributes
+    ----------
+    result : object
+        What the kernel returned, with NumPy arrays for its tensors.
+    program : Program
+        What was recorded.
+    findings : list of dict
+        Deviations from the documents that did not stop the run: rule, instruction, operand, value, limit, fix,
+        message, file, line.
+    table : Table
+        The hardware table of its time.
+    record_s, run_s : float
+        Host seconds of recording and of computing the values.
+    """
+
+    result: Any
+    program: _native.Program
+    findings: list[dict[str, Any]]
+    table: _native.Table
+    record_s: float
+    run_s: float
+    _report: Report | None = field(default=None, repr=False)
+
+    @property
+    def report(self) -> Report:
+        """Time, engines, bytes and utilisation; made when first asked for."""
+        if self._report is None:
+            self._report = Report(self.program, self.table)
+        return self._report
+
+
+def run(kernel: Callable[..., Any], *args: Any, options: nki.RunOptions | None = None, **kwargs: Any) -> Run:
+    """Run a kernel on one core and keep everything about it.
+
+    Parameters
+    ----------
+    kernel : Kernel or callable
+        A kernel, or a plain function that is one.
+    *args, **kwargs
+        The kernel's arguments: NumPy arrays and constants.
+    options : RunOptions, optional
+        How it is recorded and run; by default the kernel's own.
+
+    Returns
+    -------
+    Run
+        Result, Program, findings, report and host seconds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import trn3
+    >>> from trn3.nki import language as nl
+    >>> def double(x):
+    ...     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    ...     nl.store(out, nl.multiply(nl.load(x), 2.0))
+    ...     return out
+    >>> run = trn3.run(double, np.ones((128, 512), np.float32))
+    >>> run.result[0, 0], run.program.instructions
+    (np.float32(2.0), 3)
+    >>> run.report.total_s > 0
+    True
+    """
+    made = kernel if isinstance(kernel, nki.Kernel) else nki.Kernel(kernel)
+    if options is not None:
+        made = nki.Kernel(made.func, options, made.grid)
+    call = made.call(*args, **kwargs)
+    return Run(call.result, call.program, call.findings, load_table(call.target), call.record_s, call.run_s)
+
+
+class Chip:
+    """One chip, of which one core is used so far.
+
+    Parameters
+    ----------
+    target : str
+        Hardware table: ``trn3``, ``trn2``, or the path of a table file.
+    """
+
+    def __init__(self, target: str = "trn3") -> None:
+        self.table = load_table(target)
+
+    def run(self, program: _native.Program, inputs: Sequence[Any], seed: int = 0, checks: str = "lenient") -> Run:
+        """Run a recorded Program; the Python source of its kernel is not needed.
+
+        Parameters
+        ----------
+        program : Program
+            What `nki.record` or `load_program` gave.
+        inputs : sequence of array
+            One array for each of ``program.inputs``, of its shape and dtype.
+        seed : int
+            Seed of everything random.
+        checks : str
+            What stops the run, see `nki.RunOptions`.
+
+        Returns
+        -------
+        Run
+            ``result`` is the tuple of outputs.
+
+        Raises
+        ------
+        RuleError
+            An input has another shape or dtype than the Program was recorded for [program.input].
+        """
+        lent = []
+        if len(inputs) != len(program.inputs):
+            raise _wrong("inputs", f"{len(inputs)} given", f"the program has {len(program.inputs)}")
+        for (name, shape, dtype), value in zip(program.inputs, inputs, strict=True):
+            array = np.asarray(value)
+            if array.shape != tuple(shape) or array.dtype != dtype:
+                raise _wrong(name, f"is {array.dtype} {array.shape}", f"recorded for {dtype} {tuple(shape)}")
+            lent.append(np.require(array, requirements=["C", "A"]))
+        outputs = []
+        for (_, shape, dtype), number in zip(program.outputs, program.output_inputs, strict=True):
+            outputs.append(lent[number] if number is not None else np.empty(shape, dtype))
+        start = time.perf_counter()
+        findings = program.run(lent, outputs, seed, False, checks)
+        return Run(tuple(outputs), program, findings, self.table, 0.0, time.perf_counter() - start)
+
+
+def _wrong(operand: str, value: str, limit: str) -> RuleError:
+    return RuleError(
+        instruction="run",
+        operand=operand,
+        value=value,
+        limit=limit,
+        fix="pass what the program was recorded for, or record the kernel again",
+        rule="program.input",
+    )
+
+
+def load_program(path: str | os.PathLike[str]) -> _native.Program:
+    """Read a Program that ``Program.save`` wrote.
+
+    Raises
+    ------
+    FileFormatError
+        The file is foreign, truncated, damaged or of another version.
+    OSError
+        The file cannot be read.
+    """
+    return _native.Program.load(os.fspath(path))
