@@ -1,23 +1,99 @@
 //! Which elements of a tensor have been written.
 
+/// Bytes that one chunk of the map stands for.
+const CHUNK_BYTES: u64 = 1 << 16;
+const CHUNK_WORDS: usize = (CHUNK_BYTES / 64) as usize;
+
+/// The written bytes of one chunk: how many, and which, unless none or all are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Chunk {
+    set: u32,
+    bits: Option<Box<[u64; CHUNK_WORDS]>>,
+}
+
+impl Chunk {
+    /// Marks `length` bytes from `start` on, of the `size` bytes that the chunk has; gives how many are new.
+    fn mark(&mut self, start: u64, length: u64, size: u64) -> u64 {
+        if u64::from(self.set) == size {
+            return 0;
+        }
+        if length == size {
+            let added = size - u64::from(self.set);
+            *self = Chunk { set: size as u32, bits: None };
+            return added;
+        }
+        let bits = self.bits.get_or_insert_with(|| Box::new([0; CHUNK_WORDS]));
+        let mut added = 0;
+        for (word, mask) in words(start, length) {
+            added += u64::from((mask & !bits[word]).count_ones());
+            bits[word] |= mask;
+        }
+        self.set += added as u32;
+        if u64::from(self.set) == size {
+            self.bits = None;
+        }
+        added
+    }
+
+    fn count(&self, start: u64, length: u64) -> u64 {
+        match &self.bits {
+            None if self.set > 0 => length,
+            None => 0,
+            Some(bits) => {
+                words(start, length).map(|(word, mask)| u64::from((bits[word] & mask).count_ones())).sum()
+            }
+        }
+    }
+}
+
+/// The written bytes of a tensor of which some are written and some are not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Map {
+    chunks: Vec<Chunk>,
+    set: u64,
+    bytes: u64,
+}
+
+impl Map {
+    fn new(bytes: u64) -> Map {
+        Map { chunks: vec![Chunk::default(); bytes.div_ceil(CHUNK_BYTES) as usize], set: 0, bytes }
+    }
+
+    fn mark(&mut self, start: u64, length: u64) {
+        for (chunk, first, count) in pieces(start, length) {
+            let size = CHUNK_BYTES.min(self.bytes - chunk as u64 * CHUNK_BYTES);
+            self.set += self.chunks[chunk].mark(first, count, size);
+        }
+    }
+
+    fn count(&self, start: u64, length: u64) -> u64 {
+        pieces(start, length).map(|(chunk, first, count)| self.chunks[chunk].count(first, count)).sum()
+    }
+}
+
+/// A run cut at chunk boundaries: chunk, first byte in it, length.
+fn pieces(start: u64, length: u64) -> impl Iterator<Item = (usize, u64, u64)> {
+    let end = start + length;
+    let chunks = if length == 0 { 0..0 } else { start / CHUNK_BYTES..(end - 1) / CHUNK_BYTES + 1 };
+    chunks.map(move |chunk| {
+        let base = chunk * CHUNK_BYTES;
+        let first = start.max(base) - base;
+        (chunk as usize, first, end.min(base + CHUNK_BYTES) - base - first)
+    })
+}
+
 /// The set of written bytes of one tensor, exact at byte granularity.
 ///
-/// Whole-tensor writes, by far the most frequent, keep no bitmap.
+/// Whole-tensor writes, by far the most frequent, keep no map, and a map keeps bits only where it must: a tensor of
+/// 100 GiB of which one tile is written costs a few megabytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Coverage {
     /// Nothing is written.
     Empty,
     /// Everything is written.
     Full,
-    /// One bit a byte of the tensor, and how many bits are set.
-    Partial {
-        /// The bitmap.
-        bits: Vec<u64>,
-        /// Bits set.
-        set: u64,
-        /// Bytes of the tensor.
-        bytes: u64,
-    },
+    /// Some bytes are.
+    Partial(Map),
 }
 
 impl Coverage {
@@ -32,11 +108,11 @@ impl Coverage {
                 return;
             }
             if *self == Coverage::Empty {
-                *self = Coverage::Partial { bits: vec![0; bytes.div_ceil(64) as usize], set: 0, bytes };
+                *self = Coverage::Partial(Map::new(bytes));
             }
-            let Coverage::Partial { bits, set, .. } = self else { return };
-            *set += set_run(bits, start, length);
-            if *set == bytes {
+            let Coverage::Partial(map) = self else { return };
+            map.mark(start, length);
+            if map.set == bytes {
                 *self = Coverage::Full;
                 return;
             }
@@ -48,9 +124,7 @@ impl Coverage {
         match self {
             Coverage::Full => true,
             Coverage::Empty => runs.all(|(_, length)| length == 0),
-            Coverage::Partial { bits, .. } => {
-                runs.all(|(start, length)| count_run(bits, start, length) == length)
-            }
+            Coverage::Partial(map) => runs.all(|(start, length)| map.count(start, length) == length),
         }
     }
 
@@ -59,17 +133,13 @@ impl Coverage {
         match self {
             Coverage::Full => runs.any(|(_, length)| length > 0),
             Coverage::Empty => false,
-            Coverage::Partial { bits, .. } => runs.any(|(start, length)| count_run(bits, start, length) > 0),
+            Coverage::Partial(map) => runs.any(|(start, length)| map.count(start, length) > 0),
         }
     }
 
     /// Whether the byte is written.
     pub fn contains(&self, byte: u64) -> bool {
-        match self {
-            Coverage::Full => true,
-            Coverage::Empty => false,
-            Coverage::Partial { bits, .. } => bits[(byte / 64) as usize] >> (byte % 64) & 1 == 1,
-        }
+        self.covers(std::iter::once((byte, 1)))
     }
 
     /// Bytes written, of a tensor of `bytes`.
@@ -77,7 +147,7 @@ impl Coverage {
         match self {
             Coverage::Full => bytes,
             Coverage::Empty => 0,
-            Coverage::Partial { set, .. } => *set,
+            Coverage::Partial(map) => map.set,
         }
     }
 }
@@ -94,19 +164,6 @@ fn words(start: u64, length: u64) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-fn set_run(bits: &mut [u64], start: u64, length: u64) -> u64 {
-    let mut added = 0;
-    for (word, mask) in words(start, length) {
-        added += u64::from((mask & !bits[word]).count_ones());
-        bits[word] |= mask;
-    }
-    added
-}
-
-fn count_run(bits: &[u64], start: u64, length: u64) -> u64 {
-    words(start, length).map(|(word, mask)| u64::from((bits[word] & mask).count_ones())).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::Coverage;
@@ -120,6 +177,18 @@ mod tests {
         assert!(!written.touches([(100, 100)].into_iter()));
         assert!(written.contains(99) && !written.contains(100));
         written.mark(200, [(64, 136)].into_iter());
+        assert_eq!(written, Coverage::Full);
+    }
+
+    #[test]
+    fn runs_across_chunks_are_counted_once() {
+        let (bytes, chunk) = (200_000, 65_536);
+        let mut written = Coverage::Empty;
+        written.mark(bytes, [(10, 70_000), (chunk, 2 * chunk)].into_iter());
+        assert_eq!(written.count(bytes), 3 * chunk - 10);
+        assert!(written.covers([(10, 3 * chunk - 10)].into_iter()));
+        assert!(!written.contains(3 * chunk) && !written.contains(9));
+        written.mark(bytes, [(0, 10), (3 * chunk, bytes - 3 * chunk)].into_iter());
         assert_eq!(written, Coverage::Full);
     }
 

@@ -14,16 +14,44 @@ use bytemuck::{Pod, Zeroable};
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
+/// From this size on a slab is mapped without reserving memory for it, so that HBM's address space may be larger than
+/// the host's memory.
+const MAPPED_BYTES_MIN: usize = 1 << 26;
+
+enum Storage {
+    Lines(Box<[Line]>),
+    Mapped(memmap2::MmapMut),
+}
+
 /// Zeroed bytes on a 64-byte boundary.
 pub struct Slab {
-    lines: Box<[Line]>,
+    storage: Storage,
     bytes: usize,
 }
 
 impl Slab {
-    /// `bytes` zeros.
+    /// `bytes` zeros; large slabs take host memory only where they are touched.
     pub fn zeroed(bytes: usize) -> Slab {
-        Slab { lines: bytemuck::zeroed_slice_box(bytes.div_ceil(64)), bytes }
+        let mapped = || memmap2::MmapOptions::new().len(bytes).no_reserve_swap().map_anon().ok();
+        let storage = match Some(bytes).filter(|&bytes| bytes >= MAPPED_BYTES_MIN).and_then(|_| mapped()) {
+            Some(map) => Storage::Mapped(map),
+            None => Storage::Lines(bytemuck::zeroed_slice_box(bytes.div_ceil(64))),
+        };
+        Slab { storage, bytes }
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        match &self.storage {
+            Storage::Lines(lines) => &bytemuck::cast_slice(lines)[..self.bytes],
+            Storage::Mapped(map) => &map[..self.bytes],
+        }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u8] {
+        match &mut self.storage {
+            Storage::Lines(lines) => &mut bytemuck::cast_slice_mut(lines)[..self.bytes],
+            Storage::Mapped(map) => &mut map[..self.bytes],
+        }
     }
 }
 
@@ -62,7 +90,7 @@ impl Bytes {
     pub fn as_slice(&self) -> &[u8] {
         match self {
             Bytes::Absent => &[],
-            Bytes::Owned(slab) => &bytemuck::cast_slice(&slab.lines)[..slab.bytes],
+            Bytes::Owned(slab) => slab.as_slice(),
             Bytes::Host(host) => host.bytes(),
         }
     }
@@ -73,12 +101,12 @@ impl Bytes {
             && host.bytes_mut().is_none()
         {
             let mut copy = Slab::zeroed(host.bytes().len());
-            bytemuck::cast_slice_mut(&mut copy.lines)[..copy.bytes].copy_from_slice(host.bytes());
+            copy.as_mut_slice().copy_from_slice(host.bytes());
             *self = Bytes::Owned(copy);
         }
         match self {
             Bytes::Absent => &mut [],
-            Bytes::Owned(slab) => &mut bytemuck::cast_slice_mut(&mut slab.lines)[..slab.bytes],
+            Bytes::Owned(slab) => slab.as_mut_slice(),
             Bytes::Host(host) => host.bytes_mut().expect("read-only arrays were just replaced by a copy"),
         }
     }

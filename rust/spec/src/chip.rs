@@ -95,7 +95,7 @@ spec_structs! {
         done_ps: u64,
         /// Between two transfers on one engine.
         gap_ps: u64,
-        /// Delay of each engine after the one before.
+        /// Delay of each engine after the one before, with descriptors made by hardware.
         engine_skew_ps: u64,
         /// From generated descriptors to the first packet.
         to_first_ps: u64,
@@ -165,6 +165,8 @@ spec_structs! {
         partition_ps: u64,
         /// From the producer to the trigger, generation included.
         wake_ps: u64,
+        /// Delay of each engine after the one before.
+        engine_skew_ps: u64,
     }
 
     /// Packets, between which queues are switched.

@@ -77,8 +77,11 @@ impl Interpreter {
                     self.memory.ensure(slab, program.slabs[slab as usize]);
                     self.memory.bytes_mut(TensorId(id as u32)).copy_from_slice(&program.constants[number as usize]);
                 }
-                Role::Internal => self.memory.ensure(slab, program.slabs[slab as usize]),
-                Role::Input(_) => {}
+                Role::Internal if !program.outputs.contains(&TensorId(id as u32)) => {
+                    self.memory.ensure(slab, program.slabs[slab as usize]);
+                }
+                // The caller lends inputs and outputs.
+                Role::Internal | Role::Input(_) => {}
             }
         }
     }

@@ -16,7 +16,7 @@ use pyo3::exceptions::{PyImportError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyFloat, PyInt, PyType};
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_ulong, c_void};
 use trn3_num::{Cast, Dtype, decode, encode};
 
@@ -47,9 +47,7 @@ macro_rules! users {
         )*
 
         fn register_all(py: Python<'_>) -> PyResult<Registered> {
-            let mut types = Vec::new();
-            $(types.push((Dtype::$name.name(), register_user::<$name>(py)?));)*
-            Ok(Registered { types })
+            Ok(Registered { types: vec![$((Dtype::$name.name(), register_user::<$name>(py)?)),*] })
         }
     };
 }
@@ -391,9 +389,9 @@ unsafe extern "C" fn scalar_reduce(object: *mut ffi::PyObject, _: *mut ffi::PyOb
 
 fn reduce(object: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let py = object.py();
-    let words = object.getattr("dtype")?.getattr("name")?.eq("tfloat32")?;
-    let number = if words { py.get_type::<pyo3::types::PyFloat>() } else { py.get_type::<pyo3::types::PyInt>() };
-    Ok((object.get_type(), (number.call1((object,))?,)).into_pyobject(py)?.into_any().unbind())
+    let scalar = object.get_type();
+    let number = if scalar.name()? == "tfloat32" { py.get_type::<PyFloat>() } else { py.get_type::<PyInt>() };
+    Ok((scalar, (number.call1((object,))?,)).into_pyobject(py)?.into_any().unbind())
 }
 
 // One element of an array. NumPy passes pointers into arrays, not necessarily aligned, and the array itself.
