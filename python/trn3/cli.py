@@ -17,6 +17,7 @@ from typing import Annotated, Any
 from trn3 import spec as tables
 from trn3.errors import Trn3Error
 
+_missing: str | None = None
 try:
     import typer
     from rich.console import Console
@@ -24,8 +25,6 @@ try:
     from rich.text import Text
 except ModuleNotFoundError as error:
     _missing = (error.name or "an extra").partition(".")[0]
-else:
-    _missing = None
 
 __all__ = ["COMMANDS", "main"]
 

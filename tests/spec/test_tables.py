@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import pickle
-import tomllib
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
+import tomllib
 from trn3 import spec
 from trn3.errors import SpecError, Trn3Error
 
@@ -132,7 +131,7 @@ def test_tables_are_values() -> None:
         assert other == table
         assert hash(other) == hash(table)
     assert table != spec.load("trn3")
-    assert repr(table) == "<Table 'trn3': 329 entries, overridden: dma.gap_ns>"
+    assert repr(table) == "<Table 'trn3': 330 entries, overridden: dma.gap_ns>"
 
 
 def test_an_override_says_what_was_there() -> None:
@@ -188,6 +187,7 @@ def test_overrides_of_every_kind(key: str, given: object, kept: object) -> None:
         ("hbm.stacks", 0, "spec.consistent"),
         ("sbuf.partitions", 2**32, "spec.limit"),
         ("chip.cores", 2**31, "spec.consistent"),
+        ("dma.queues_per_engine", 65, "spec.consistent"),
         ("capability.matmul_mx", False, "spec.consistent"),
         ("capability.matmul_mx", 0, "spec.kind"),
         ("vector.stream.reciprocal_cycles_per_element", "1/0", "spec.kind"),

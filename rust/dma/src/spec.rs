@@ -28,12 +28,7 @@ pub struct DmaSpec {
     /// `BW_EFF`: what an engine moves a second while a descriptor streams; the loaded bandwidth of the table. Its peak
     /// bandwidth instead gives the option `bw_seq`: sequential transfers on an idle memory.
     pub bandwidth_bytes_per_s: u64,
-    /// `ENGINE_SKEW` where software made the descriptors; the table has only that of the hardware DGE.
-    pub engine_skew_software: Picos,
 }
-
-/// timing.md section 8.2, `ENGINE_SKEW`: "swdge ≈24 and irregular" (derived, Trn2; example 2 of the DMA overview).
-const ENGINE_SKEW_SOFTWARE: Picos = Picos::from_ns(24);
 
 impl DmaSpec {
     /// The engines of a core of `target`.
@@ -48,7 +43,6 @@ impl DmaSpec {
                 Arbitration::RoundRobin
             },
             bandwidth_bytes_per_s: table.engine.bandwidth_loaded_bytes_per_s,
-            engine_skew_software: ENGINE_SKEW_SOFTWARE,
             table,
         }
     }
@@ -138,7 +132,7 @@ impl DmaSpec {
     #[must_use]
     pub fn skew(&self, mode: Mode, engine: u8) -> Picos {
         let step = if mode == Mode::Software {
-            self.engine_skew_software
+            Picos(self.table.swdge.engine_skew_ps)
         } else {
             Picos(self.table.engine_skew_ps)
         };

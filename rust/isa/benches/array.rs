@@ -3,9 +3,7 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
-use trn3_isa::array::{
-    ArrayScratch, Operand, Psum, ScaleOperand, multiply, multiply_double_row, multiply_mx,
-};
+use trn3_isa::array::{ArrayScratch, Operand, Psum, ScaleOperand, multiply, multiply_double_row, multiply_mx};
 use trn3_num::Dtype;
 
 /// Bytes from one SBUF partition to the next, as far apart as the hardware's are.
@@ -115,13 +113,8 @@ fn bench_mx(criterion: &mut Criterion, name: &str, dtype: Dtype, scale: u8) {
         free: &[(1, 128)],
     };
     let moving = Operand { offset_bytes: 4096, free: &[(1, 512)], ..stationary };
-    let stationary_scale = ScaleOperand {
-        bytes: &scale_memory,
-        offset_bytes: 0,
-        row_stride_bytes: n,
-        first_row: 0,
-        free: &[(1, 128)],
-    };
+    let stationary_scale =
+        ScaleOperand { bytes: &scale_memory, offset_bytes: 0, row_stride_bytes: n, first_row: 0, free: &[(1, 128)] };
     let moving_scale = ScaleOperand { first_row: 4, free: &[(1, 512)], ..stationary_scale };
     let mut bytes = vec![0; m * 16 * 1024];
     let mut scratch = ArrayScratch::new();

@@ -235,8 +235,9 @@ fn fetch<'a>(
 fn spans_apart(a: &Geometry, b: &Geometry) -> bool {
     let span = |g: &Geometry| {
         let size = g.dtype.size_bytes() as i64;
-        let last: i64 = g.dims.iter().map(|dim| dim.stride * (i64::from(dim.count) - 1)).sum();
-        (g.offset * size, (g.offset + last + 1) * size)
+        let ends = g.dims.iter().map(|dim| dim.stride * (i64::from(dim.count) - 1));
+        let (low, high) = ends.fold((0, 0), |(low, high), end| (low + end.min(0), high + end.max(0)));
+        ((g.offset + low) * size, (g.offset + high + 1) * size)
     };
     let ((a_first, a_end), (b_first, b_end)) = (span(a), span(b));
     a_end <= b_first || b_end <= a_first

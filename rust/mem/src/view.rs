@@ -140,8 +140,8 @@ impl View {
     /// First byte touched and the byte after the last, in the storage.
     pub fn byte_span(&self) -> (u64, u64) {
         let size = self.dtype.size_bytes() as i64;
-        let last: i64 = self.dims.iter().map(|dim| dim.stride * (i64::from(dim.count) - 1)).sum();
-        ((self.offset * size) as u64, ((self.offset + last + 1) * size) as u64)
+        let (low, high) = reach(&self.dims);
+        (((self.offset + low as i64) * size) as u64, ((self.offset + high as i64 + 1) * size) as u64)
     }
 
     fn fail(&self, what: &'static str, value: String, limit: String, fix: &'static str) -> Violation {
@@ -247,14 +247,16 @@ impl View {
         let wrap = |at: i64| if at < 0 { at + size } else { at };
         let first = wrap(start.unwrap_or(0));
         let end = wrap(stop.unwrap_or(size));
-        let step = step.unwrap_or(1);
+        let given = step.unwrap_or(1);
+        // A step beyond the dimension takes its first element, as one of the dimension's size does.
+        let step = given.min(size);
         if step >= 1 && 0 <= first && first < end && end <= size {
             return Ok((first, ((end - first + step - 1) / step) as u32, step));
         }
         let text = |at: Option<i64>| at.map_or(String::new(), |at| at.to_string());
         Err(self.fail(
             "subscript",
-            format!("range {}:{}:{step} in dimension {axis}", text(start), text(stop)),
+            format!("range {}:{}:{given} in dimension {axis}", text(start), text(stop)),
             format!("0 <= start < stop <= {size} and step >= 1"),
             "stay inside the tensor; an empty or reversed range has no access pattern",
         ))
@@ -538,7 +540,6 @@ impl View {
         let mut view = self.clone();
         let (old, new) = (self.dtype.size_bytes() as i64, dtype.size_bytes() as i64);
         view.dtype = dtype;
-        view.offset = self.offset * old / new + offset;
         view.partition_elements = self.partition_elements * old / new;
         view.size = self.size * old / new;
         view.dims = Dims::new();
@@ -552,12 +553,11 @@ impl View {
             };
             view.dims.push(Dim { stride, count });
         }
-        let reach = |sign: bool| -> i64 {
-            let ends = view.dims.iter().map(|dim| dim.stride * (i64::from(dim.count) - 1));
-            ends.filter(|end| (*end > 0) == sign).sum()
-        };
-        let (low, high) = (view.offset + reach(false), view.offset + reach(true));
-        if low < 0 || high >= view.size {
+        // A caller may write any 64-bit numbers: the bounds are worked out where they cannot wrap.
+        let start = i128::from(self.offset * old / new) + i128::from(offset);
+        let (low, high) = reach(&view.dims);
+        let (low, high) = (start + low, start + high);
+        if low < 0 || high >= i128::from(view.size) {
             return Err(self.fail(
                 "ap",
                 format!("{} reaches elements {low} to {high}", text()),
@@ -565,12 +565,18 @@ impl View {
                 "stay inside the tensor",
             ));
         }
+        view.offset = start as i64;
+        for dim in view.dims.iter_mut().filter(|dim| dim.count == 1) {
+            // The step of a single element is never taken; as given, it might be any number.
+            dim.stride = dim.stride.clamp(-view.size, view.size);
+        }
         if self.space.is_on_chip() {
             let row = view.partition_elements;
-            let free: i64 = view.dims[1..].iter().map(|dim| dim.stride * (i64::from(dim.count) - 1)).sum();
-            let starts_in = view.offset % row;
+            let (low, high) = reach(&view.dims[1..]);
+            let first = i128::from(view.offset % row);
+            let within = 0..i128::from(row);
             let first_ok = view.dims[0].count == 1 || view.dims[0].stride == row;
-            if !first_ok || view.dims.len() < 2 || !(0..row).contains(&(starts_in + free)) {
+            if !first_ok || view.dims.len() < 2 || !within.contains(&(first + low)) || !within.contains(&(first + high)) {
                 return Err(self.fail(
                     "ap",
                     text(),
@@ -581,6 +587,12 @@ impl View {
         }
         Ok(view)
     }
+}
+
+/// Lowest and highest element that the dimensions reach, from the first one.
+fn reach(dims: &[Dim]) -> (i128, i128) {
+    let ends = dims.iter().map(|dim| i128::from(dim.stride) * (i128::from(dim.count) - 1));
+    ends.fold((0, 0), |(low, high), end| (low + end.min(0), high + end.max(0)))
 }
 
 /// Merges neighbours that follow each other and drops dimensions of size 1; never empty.

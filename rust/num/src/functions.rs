@@ -214,9 +214,7 @@ impl Function {
     /// of a derivative. Zero for every other function.
     pub const fn error_bound_absolute(self) -> f64 {
         match self {
-            Function::GeluDx | Function::GeluApprxSigmoidDx | Function::SiluDx => {
-                f64::EPSILON / 2.0
-            }
+            Function::GeluDx | Function::GeluApprxSigmoidDx | Function::SiluDx => f64::EPSILON / 2.0,
             _ => 0.0,
         }
     }
@@ -295,19 +293,13 @@ impl<A: Angular> Kernel for Moderate<A> {
 
 /// One angular function of one number.
 fn angular<A: Angular>(x: f32) -> f32 {
-    if trigonometric::is_large(x) {
-        narrow(A::large(x))
-    } else {
-        Moderate::<A>(core::marker::PhantomData).apply(x)
-    }
+    if trigonometric::is_large(x) { narrow(A::large(x)) } else { Moderate::<A>(core::marker::PhantomData).apply(x) }
 }
 
 /// One angular function of every element; a stretch without large arguments takes the vector form.
 fn angular_slice<A: Angular>(data: &mut [f32]) {
     for stretch in data.chunks_mut(128) {
-        let large = stretch
-            .iter()
-            .fold(false, |any, &x| any | trigonometric::is_large(x));
+        let large = stretch.iter().fold(false, |any, &x| any | trigonometric::is_large(x));
         if large {
             stretch.iter_mut().for_each(|x| *x = angular::<A>(*x));
         } else {

@@ -283,14 +283,19 @@ impl Builder {
                 ));
             }
         }
+        // Any five 32-bit counts may have been asked for: the product is worked out where it cannot wrap.
+        let sizes = &info.shape[usize::from(info.space.is_on_chip())..];
+        let elements = sizes.iter().try_fold(1u128, |product, &count| product.checked_mul(u128::from(count)));
+        let size = elements.unwrap_or(u128::MAX).saturating_mul(info.dtype.size_bytes() as u128);
         let (rule, bytes, limit, unit) = match info.space {
-            Space::Sbuf => ("capacity.sbuf", info.partition_bytes(), core.sbuf.usable_bytes(), " a partition"),
-            Space::Psum => ("capacity.psum", info.partition_bytes(), core.psum.partition_bytes(), " a partition"),
+            Space::Sbuf => ("capacity.sbuf", size, core.sbuf.usable_bytes(), " a partition"),
+            Space::Psum => ("capacity.psum", size, core.psum.partition_bytes(), " a partition"),
             Space::PrivateHbm | Space::SharedHbm => {
-                ("capacity.hbm", self.hbm_bytes + info.bytes(), self.target.chip.hbm.capacity_bytes, "")
+                let bytes = size.saturating_add(u128::from(self.hbm_bytes));
+                ("capacity.hbm", bytes, self.target.chip.hbm.capacity_bytes, "")
             }
         };
-        if bytes > limit {
+        if bytes > u128::from(limit) {
             return Err(Violation::new(
                 rule,
                 "shape",
@@ -301,7 +306,7 @@ impl Builder {
             .of(Fault::Capacity));
         }
         if !info.space.is_on_chip() {
-            self.hbm_bytes = bytes;
+            self.hbm_bytes += info.bytes();
         }
         Ok(())
     }
@@ -411,15 +416,17 @@ impl Builder {
         let mut taint: Option<Taint> = None;
         for operand in instruction.read_operands() {
             let id = operand.tensor.index();
-            let scatters = instruction.writes & 1 == 1 && instruction.opcode == Opcode::DmaCopy && *operand == instruction.operands[0];
-            if self.bytes[id].written == Coverage::Full || scatters {
+            if self.bytes[id].written == Coverage::Full || self.scatters(instruction, operand) {
                 taint = taint.or(self.bytes[id].taint);
                 continue;
             }
             let view = self.view_of(operand);
             // Rows named by an index are not known while recording.
             let by_index = instruction.opcode == Opcode::DmaCopy && instruction.operands[2].is_some() && *operand == instruction.operands[1];
-            if !by_index && !self.bytes[id].written.covers(view.byte_runs()) {
+            if by_index {
+                self.poison(operand.tensor);
+                taint = taint.or(self.taint_by_index(instruction, operand));
+            } else if !self.bytes[id].written.covers(view.byte_runs()) {
                 taint = taint.or(Some(Taint { tensor: operand.tensor, line: instruction.line }));
                 self.poison(operand.tensor);
             }
@@ -430,6 +437,17 @@ impl Builder {
             let whole_before = self.bytes[id].written == Coverage::Full && self.bytes[id].taint.is_none();
             let bytes = self.tensors[id].bytes();
             if whole_before && taint.is_none() {
+                continue;
+            }
+            if self.scatters(instruction, operand) {
+                // Which rows are written is not known while recording: the others are told apart by their poison.
+                if self.bytes[id].written != Coverage::Full {
+                    self.poison(operand.tensor);
+                    let here = self.taint_by_index(instruction, operand);
+                    self.bytes[id].taint = self.bytes[id].taint.or(here);
+                    self.bytes[id].written = Coverage::Full;
+                }
+                self.bytes[id].taint = self.bytes[id].taint.or(taint);
                 continue;
             }
             let view = self.view_of(operand);
@@ -457,6 +475,17 @@ impl Builder {
             }
             self.bytes[id].written.mark(bytes, view.byte_runs());
         }
+    }
+
+    /// Whether an operand is written at rows that an index names.
+    fn scatters(&self, instruction: &Instruction, operand: &Operand) -> bool {
+        instruction.opcode == Opcode::DmaCopy && instruction.reads & 1 == 1 && *operand == instruction.operands[0]
+    }
+
+    /// What an access by index to a tensor that is not written in full may bring. Only floats can tell afterwards.
+    fn taint_by_index(&self, instruction: &Instruction, operand: &Operand) -> Option<Taint> {
+        let is_float = self.tensors[operand.tensor.index()].dtype.is_float();
+        is_float.then_some(Taint { tensor: operand.tensor, line: instruction.line })
     }
 
     /// Makes a tensor start as what unwritten memory reads as.

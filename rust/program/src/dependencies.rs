@@ -73,9 +73,14 @@ impl Area {
         .max(1);
         let (mut rows, mut columns, mut elements) = (0u64, 0u64, 1u64);
         let mut exact = true;
+        let mut offset = operand.offset as u64;
         for dim in pattern.dims.iter().filter(|dim| dim.count > 1) {
             let reach = dim.stride.unsigned_abs() * (u64::from(dim.count) - 1);
             elements *= u64::from(dim.count);
+            if dim.stride < 0 {
+                // The area is counted from the lowest element, which a negative stride reaches last.
+                offset -= reach;
+            }
             if dim.stride.unsigned_abs().is_multiple_of(row) {
                 rows += reach / row;
             } else {
@@ -83,7 +88,6 @@ impl Area {
             }
             exact &= dim.stride > 0;
         }
-        let offset = operand.offset as u64;
         let (first_row, first_column) = (offset / row, offset % row);
         let columns_end = first_column + columns + 1;
         if columns_end > row {

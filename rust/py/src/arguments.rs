@@ -50,13 +50,19 @@ fn other(object: &Bound<'_, PyAny>) -> PyResult<Argument> {
     {
         return Ok(Argument::Operator(name.extract()?));
     }
-    if object.hasattr("__index__")? {
-        return Ok(Argument::Int(object.extract()?));
-    }
-    if object.hasattr("__float__")? && !object.hasattr("shape").unwrap_or(false)
-        || object.hasattr("dtype")? && object.getattr("ndim").and_then(|rank| rank.extract::<usize>()).ok() == Some(0)
+    // Arrays have these methods too, and refuse to convert unless they hold one value.
+    if object.hasattr("__index__")?
+        && let Ok(value) = object.extract()
     {
-        return Ok(Argument::Float(object.extract()?));
+        return Ok(Argument::Int(value));
+    }
+    let is_array = object.hasattr("shape")?;
+    let is_scalar = object.hasattr("dtype")? && object.getattr("ndim").and_then(|rank| rank.extract::<usize>()).ok() == Some(0);
+    if object.hasattr("__float__")?
+        && (!is_array || is_scalar)
+        && let Ok(value) = object.extract()
+    {
+        return Ok(Argument::Float(value));
     }
     Ok(Argument::Other(kind.name()?.to_string()))
 }

@@ -27,6 +27,8 @@ struct Inner {
     /// Arrays of the inputs, for such a run.
     arrays: Vec<(TensorId, Py<PyAny>)>,
     eager: bool,
+    /// How such a run rounds.
+    options: RunOptions,
 }
 
 /// Records one kernel; made by ``trn3.nki``.
@@ -35,8 +37,35 @@ pub(crate) struct Recorder {
     inner: Mutex<Inner>,
 }
 
-fn ended() -> PyErr {
-    PyRuntimeError::new_err("the kernel has ended: its tensors can no longer be used; return them instead")
+/// An error about a kernel rather than an instruction of it, at the user's line.
+fn out_of_scope(py: Python<'_>, instruction: &'static str, value: &str, limit: &str) -> PyErr {
+    let violation = Violation::new("kernel.scope", "tensor", value, limit, "pass arrays to a kernel, and return what it makes")
+        .in_instruction(instruction);
+    let mut file = String::new();
+    let place = Frames::default().user_line(py, |name| {
+        file = name.to_string();
+        0
+    });
+    match place {
+        Ok(place) => errors::violation(py, &violation, place.map(|(_, line)| (file.as_str(), line))),
+        Err(error) => error,
+    }
+}
+
+fn ended(py: Python<'_>) -> PyErr {
+    out_of_scope(py, "tensor", "belongs to a kernel that has ended", "the tensors of a kernel live while it is recorded")
+}
+
+fn foreign(py: Python<'_>, instruction: &'static str) -> PyErr {
+    out_of_scope(py, instruction, "belongs to another kernel", "the tensors of an instruction belong to the kernel being recorded")
+}
+
+/// Whether every tensor of an argument belongs to the recorder.
+fn belongs(object: &Bound<'_, PyAny>, recorder: &Py<Recorder>) -> bool {
+    match object.cast::<Tensor>() {
+        Ok(tensor) => tensor.get().recorder.is(recorder),
+        Err(_) => true,
+    }
 }
 
 impl Recorder {
@@ -49,7 +78,7 @@ impl Recorder {
     pub(crate) fn here(&self, py: Python<'_>) -> PyResult<(String, u32)> {
         let mut inner = self.lock();
         let line = inner.line(py)?;
-        let builder = inner.builder.as_ref().ok_or_else(ended)?;
+        let builder = inner.builder.as_ref().ok_or_else(|| ended(py))?;
         let (file, line) = builder.location(line);
         Ok((file.to_string(), line))
     }
@@ -82,13 +111,13 @@ impl Recorder {
 }
 
 impl Inner {
-    fn builder(&mut self) -> PyResult<&mut Builder> {
-        self.builder.as_mut().ok_or_else(ended)
+    fn builder(&mut self, py: Python<'_>) -> PyResult<&mut Builder> {
+        self.builder.as_mut().ok_or_else(|| ended(py))
     }
 
     /// The number of the user's line.
     fn line(&mut self, py: Python<'_>) -> PyResult<u32> {
-        let builder = self.builder.as_mut().ok_or_else(ended)?;
+        let builder = self.builder.as_mut().ok_or_else(|| ended(py))?;
         let place = self.frames.user_line(py, |name| builder.file(name))?;
         let (file, line) = place.unwrap_or((0, 0));
         Ok(builder.line(Line { file, line }))
@@ -103,8 +132,8 @@ impl Inner {
 
     /// Executes what was recorded and not executed yet.
     fn run(&mut self, py: Python<'_>) -> PyResult<()> {
-        let builder = self.builder.as_ref().ok_or_else(ended)?;
-        let interpreter = self.interpreter.get_or_insert_with(|| Interpreter::new(RunOptions::default()));
+        let builder = self.builder.as_ref().ok_or_else(|| ended(py))?;
+        let interpreter = self.interpreter.get_or_insert_with(|| Interpreter::new(self.options));
         let tables = builder.tables();
         for id in interpreter.memory.tensors()..tables.tensors.len() {
             let info = &tables.tensors[id];
@@ -145,7 +174,7 @@ impl Inner {
     }
 
     fn tensor(&mut self, py: Python<'_>, slf: Py<Recorder>, request: &TensorRequest<'_>) -> PyResult<Tensor> {
-        match self.builder()?.tensor(request) {
+        match self.builder(py)?.tensor(request) {
             Ok(view) => Ok(Tensor { view, recorder: slf }),
             Err(violation) => Err(self.raise(py, &violation, request.line)),
         }
@@ -155,8 +184,16 @@ impl Inner {
 #[pymethods]
 impl Recorder {
     #[new]
-    #[pyo3(signature = (kernel, table, checks = "lenient", nki_version = 6, eager = false))]
-    fn new(kernel: &str, table: &Bound<'_, Table>, checks: &str, nki_version: u8, eager: bool) -> PyResult<Recorder> {
+    #[pyo3(signature = (kernel, table, checks = "lenient", nki_version = 6, eager = false, seed = 0, stochastic_rounding = false))]
+    fn new(
+        kernel: &str,
+        table: &Bound<'_, Table>,
+        checks: &str,
+        nki_version: u8,
+        eager: bool,
+        seed: u64,
+        stochastic_rounding: bool,
+    ) -> PyResult<Recorder> {
         let checks = Strictness::from_name(checks).ok_or_else(|| {
             PyValueError::new_err(format!("checks: '{checks}' is none of lenient, documented, hardware"))
         })?;
@@ -168,6 +205,7 @@ impl Recorder {
             interpreter: None,
             arrays: Vec::new(),
             eager,
+            options: RunOptions { seed, stochastic_rounding, checks },
         };
         Ok(Recorder { inner: Mutex::new(inner) })
     }
@@ -217,7 +255,7 @@ impl Recorder {
         let bytes = HostArray::new(array)?.bytes().to_vec();
         let mut inner = slf.get().lock();
         let line = inner.line(slf.py())?;
-        let made = inner.builder()?.constant_tensor(name, &shape, dtype, bytes, line);
+        let made = inner.builder(slf.py())?.constant_tensor(name, &shape, dtype, bytes, line);
         match made {
             Ok(view) => Ok(Tensor { view, recorder: slf.clone().unbind() }),
             Err(violation) => Err(inner.raise(slf.py(), &violation, line)),
@@ -243,14 +281,17 @@ impl Recorder {
     }
 
     /// Ends the recording and gives the Program.
-    fn finish(&self, py: Python<'_>, outputs: Vec<Bound<'_, Tensor>>) -> PyResult<Program> {
+    fn finish(slf: &Bound<'_, Self>, py: Python<'_>, outputs: Vec<Bound<'_, Tensor>>) -> PyResult<Program> {
+        if outputs.iter().any(|output| !output.get().recorder.is(slf)) {
+            return Err(foreign(py, "return"));
+        }
         let ids: Vec<TensorId> = outputs.iter().map(|output| output.get().view.tensor).collect();
-        let mut inner = self.lock();
+        let mut inner = slf.get().lock();
         if inner.interpreter.is_some() {
             inner.run(py)?;
         }
         let specialised = inner.interpreter.is_some() && !inner.eager;
-        let builder = inner.builder.take().ok_or_else(ended)?;
+        let builder = inner.builder.take().ok_or_else(|| ended(py))?;
         let program = match builder.finish(&ids, specialised) {
             Ok(program) => program,
             Err(refused) => {
@@ -292,9 +333,12 @@ pub(crate) fn emit(py: Python<'_>, code: u8, name: Option<&str>, arguments: &Bou
             .in_instruction(definition.name);
         return Err(errors::violation(py, &violation, None));
     };
+    if !arguments.iter_borrowed().all(|item| belongs(&item, &recorder)) {
+        return Err(foreign(py, opcode.definition().name));
+    }
     let mut inner = recorder.get().lock();
     let line = inner.line(py)?;
-    let outcome = inner.builder()?.emit(opcode, &converted, name.unwrap_or(""), line);
+    let outcome = inner.builder(py)?.emit(opcode, &converted, name.unwrap_or(""), line);
     if let Err(violation) = outcome {
         return Err(inner.raise(py, &violation, line));
     }

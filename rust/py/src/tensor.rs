@@ -8,7 +8,7 @@ use crate::recorder::Recorder;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyEllipsis, PyInt, PySlice, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyEllipsis, PyInt, PySlice, PyTuple};
 use smallvec::SmallVec;
 use trn3_mem::{Index, View, Violation};
 
@@ -21,9 +21,14 @@ pub(crate) struct Tensor {
     pub(crate) recorder: Py<Recorder>,
 }
 
+/// A position; one beyond 64 bits is outside of any tensor, and so is the largest of 64 bits.
+fn position(item: &Bound<'_, PyAny>) -> PyResult<Index> {
+    item.extract().or_else(|_| Ok(if item.lt(0)? { i64::MIN / 2 } else { i64::MAX })).map(Index::At)
+}
+
 fn index(item: &Bound<'_, PyAny>) -> PyResult<Index> {
     if item.is_exact_instance_of::<PyInt>() {
-        return Ok(Index::At(item.extract()?));
+        return position(item);
     }
     if let Ok(slice) = item.cast::<PySlice>() {
         return range(slice);
@@ -31,8 +36,11 @@ fn index(item: &Bound<'_, PyAny>) -> PyResult<Index> {
     if item.is_instance_of::<PyEllipsis>() {
         return Ok(Index::Ellipsis);
     }
-    if item.hasattr("__index__")? {
-        return Ok(Index::At(item.extract()?));
+    if item.hasattr("__index__")?
+        && !item.is_instance_of::<PyBool>()
+        && let Ok(position) = item.extract()
+    {
+        return Ok(Index::At(position));
     }
     Err(PyTypeError::new_err(format!(
         "tensor: index {item:?}: must be an int, a slice, nl.ds(start, size) or ...; for run-time indices use .ap(vector_offset=...)"
@@ -213,8 +221,8 @@ impl Tensor {
     }
 
     /// A dimension of size 1 repeated ``size`` times.
-    fn broadcast(&self, py: Python<'_>, dim: i64, size: u32) -> PyResult<Tensor> {
-        self.derived(py, self.view.broadcast(dim, size))
+    fn broadcast(&self, py: Python<'_>, dim: i64, size: i64) -> PyResult<Tensor> {
+        self.derived(py, self.view.broadcast(dim, u32::try_from(size).unwrap_or(0)))
     }
 
     /// Every dimension of size 1 repeated until the view has the shape.

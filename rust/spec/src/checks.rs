@@ -79,10 +79,10 @@ impl Target {
             ("hbm.grain_bytes", "must be at least 1", chip.hbm.grain_bytes > 0),
             (
                 "dma.engines_per_core",
-                "must divide sbuf.partitions",
-                divides(sbuf.partitions, chip.dma.engines_per_core),
+                "must divide sbuf.partitions and be at most 128",
+                divides(sbuf.partitions, chip.dma.engines_per_core) && chip.dma.engines_per_core <= 128,
             ),
-            ("dma.queues_per_engine", "must be at least 1", chip.dma.queues_per_engine > 0),
+            ("dma.queues_per_engine", "must be 1 to 64", (1..=64).contains(&chip.dma.queues_per_engine)),
             ("dma.descriptor.bytes_max", "must be at least 1", chip.dma.descriptor.bytes_max > 0),
             ("dma.packet.compute_bytes", "must be at least 1", chip.dma.packet.compute_bytes > 0),
             ("dma.packet.collective_bytes", "must be at least 1", chip.dma.packet.collective_bytes > 0),

@@ -44,27 +44,18 @@ pub(super) struct Job<'a, 'p, T> {
     pub(super) psum: &'a mut Psum<'p>,
 }
 
-/// Runs `job` with a microkernel `multiply(stationary panel, moving panel, tile)`.
+/// Runs `job` with a microkernel `multiply(stationary panel, moving panel, tile, columns)`, of which only that many
+/// columns of the tile are wanted.
 ///
 /// Always inlined, so that packing and storing are compiled for the microkernel's instruction set.
 #[inline(always)]
-pub(super) fn run<T: Value>(job: Job<'_, '_, T>, multiply: impl Fn(&[T], &[T], &mut Tile)) {
-    let Job {
-        stationary,
-        moving,
-        panels,
-        staging,
-        columns,
-        psum,
-    } = job;
+pub(super) fn run<T: Value>(job: Job<'_, '_, T>, multiply: impl Fn(&[T], &[T], &mut Tile, usize)) {
+    let Job { stationary, moving, panels, staging, columns, psum } = job;
     let contraction = stationary.contraction();
     let (m_count, n_count) = (stationary.columns(), moving.columns());
 
     let stationary_stride = contraction * TILE_M + PANEL_GAP;
-    let stationary_values = aligned(
-        &mut panels.stationary,
-        m_count.div_ceil(TILE_M) * stationary_stride,
-    );
+    let stationary_values = aligned(&mut panels.stationary, m_count.div_ceil(TILE_M) * stationary_stride);
     stationary.pack::<T, TILE_M>(0..m_count, staging, stationary_stride, stationary_values);
 
     let moving_stride = contraction * TILE_N + PANEL_GAP;
@@ -77,25 +68,14 @@ pub(super) fn run<T: Value>(job: Job<'_, '_, T>, multiply: impl Fn(&[T], &[T], &
     for chunk in (0..n_count).step_by(chunk_columns) {
         let chunk_end = (chunk + chunk_columns).min(n_count);
         moving.pack::<T, TILE_N>(chunk..chunk_end, staging, moving_stride, moving_values);
-        for (moving_panel, n) in moving_values
-            .chunks(moving_stride)
-            .zip((chunk..chunk_end).step_by(TILE_N))
-        {
-            for (stationary_panel, m) in stationary_values
-                .chunks(stationary_stride)
-                .zip((0..m_count).step_by(TILE_M))
-            {
-                multiply(
-                    &stationary_panel[..contraction * TILE_M],
-                    &moving_panel[..contraction * TILE_N],
-                    &mut tile,
-                );
-                store.tile(
-                    psum,
-                    &tile,
-                    m..(m + TILE_M).min(m_count),
-                    n..(n + TILE_N).min(chunk_end),
-                );
+        for (moving_panel, n) in moving_values.chunks(moving_stride).zip((chunk..chunk_end).step_by(TILE_N)) {
+            for (stationary_panel, m) in stationary_values.chunks(stationary_stride).zip((0..m_count).step_by(TILE_M)) {
+                let stationary_panel = &stationary_panel[..contraction * TILE_M];
+                let moving_panel = &moving_panel[..contraction * TILE_N];
+                let m_end = (m + TILE_M).min(m_count);
+                let n_end = (n + TILE_N).min(chunk_end);
+                multiply(stationary_panel, moving_panel, &mut tile, n_end - n);
+                store.tile(psum, &tile, m..m_end, n..n_end);
             }
         }
     }
@@ -103,14 +83,9 @@ pub(super) fn run<T: Value>(job: Job<'_, '_, T>, multiply: impl Fn(&[T], &[T], &
 
 /// Runs `job` with exact products that FP32 cannot hold.
 pub(super) fn run_exact(job: Job<'_, '_, f64>) {
-    run(job, |stationary, moving, tile| {
+    run(job, |stationary, moving, tile, _| {
         *tile = [[0.0; TILE_N]; TILE_M];
-        for (s, t) in stationary
-            .as_chunks::<TILE_M>()
-            .0
-            .iter()
-            .zip(moving.as_chunks::<TILE_N>().0)
-        {
+        for (s, t) in stationary.as_chunks::<TILE_M>().0.iter().zip(moving.as_chunks::<TILE_N>().0) {
             for (sums, &s) in tile.iter_mut().zip(s) {
                 for (sum, &t) in sums.iter_mut().zip(t) {
                     *sum = add_exact(*sum, s * t);
@@ -134,7 +109,7 @@ pub(super) fn add_exact(sum: f32, product: f64) -> f32 {
     if lost == 0.0 || !lost.is_finite() || bits & 1 == 1 {
         return total as f32;
     }
-    // The even neighbour on the sum's other side is no use: take the odd one on the side of what was lost.
+    // The exact sum lies between this even number and its odd neighbour on the side of what was lost.
     let towards_zero = (lost < 0.0) != (total < 0.0);
     f64::from_bits(if towards_zero { bits - 1 } else { bits + 1 }) as f32
 }
@@ -170,13 +145,9 @@ impl<'c> Store<'c> {
     #[inline(always)]
     fn tile(&self, psum: &mut Psum, tile: &Tile, m: Range<usize>, n: Range<usize>) {
         match (psum.dtype, psum.accumulate) {
-            (Dtype::Float32, false) => {
-                self.rows::<4>(psum, tile, m, n, |_, sum| canonical(sum).to_le_bytes())
-            }
+            (Dtype::Float32, false) => self.rows::<4>(psum, tile, m, n, |_, sum| canonical(sum).to_le_bytes()),
             (Dtype::Float32, true) => {
-                self.rows::<4>(psum, tile, m, n, |old, sum| {
-                    canonical(f32::from_le_bytes(old) + sum).to_le_bytes()
-                });
+                self.rows::<4>(psum, tile, m, n, |old, sum| canonical(f32::from_le_bytes(old) + sum).to_le_bytes());
             }
             (_, false) => self.rows::<2>(psum, tile, m, n, |_, sum| bfloat16(sum).to_le_bytes()),
             (_, true) => self.rows::<2>(psum, tile, m, n, |old, sum| {
@@ -206,12 +177,8 @@ impl<'c> Store<'c> {
                 continue;
             }
             for (&column, &sum) in self.columns[n.clone()].iter().zip(sums) {
-                let at = base
-                    .checked_add_signed(column * SIZE.cast_signed())
-                    .expect("PSUM tile lies in its memory");
-                let element = psum.bytes[at..]
-                    .first_chunk_mut::<SIZE>()
-                    .expect("PSUM tile lies in its memory");
+                let at = base.checked_add_signed(column * SIZE.cast_signed()).expect("PSUM tile lies in its memory");
+                let element = psum.bytes[at..].first_chunk_mut::<SIZE>().expect("PSUM tile lies in its memory");
                 *element = merge(*element, sum);
             }
         }
@@ -221,11 +188,7 @@ impl<'c> Store<'c> {
 /// `value`, every NaN the same.
 #[inline(always)]
 fn canonical(value: f32) -> f32 {
-    f32::from_bits(if value.is_nan() {
-        NAN_BITS
-    } else {
-        value.to_bits()
-    })
+    f32::from_bits(if value.is_nan() { NAN_BITS } else { value.to_bits() })
 }
 
 /// The BF16 code nearest to `value`, ties to even, every NaN the same.

@@ -27,10 +27,7 @@ impl Variant {
 
     /// The fastest that this machine runs.
     pub(super) fn best() -> Variant {
-        Variant::ALL
-            .into_iter()
-            .find(|variant| variant.is_available())
-            .expect("portable code always runs")
+        Variant::ALL.into_iter().find(|variant| variant.is_available()).expect("portable code always runs")
     }
 
     /// Whether this machine runs it.
@@ -58,10 +55,7 @@ impl Variant {
 ///
 /// If this machine lacks the variant.
 pub(super) fn run(variant: Variant, product: Product, job: Job<'_, '_, f32>) {
-    assert!(
-        variant.is_available(),
-        "{variant:?} does not run on this machine"
-    );
+    assert!(variant.is_available(), "{variant:?} does not run on this machine");
     match (variant, product) {
         // SAFETY: the assertion above has detected every feature that the function is compiled for.
         #[cfg(target_arch = "x86_64")]
@@ -84,45 +78,44 @@ pub(super) fn run(variant: Variant, product: Product, job: Job<'_, '_, f32>) {
 mod avx512 {
     use super::{Job, TILE_M, TILE_N, Tile, avx2, block};
     use std::arch::x86_64::{
-        __m512, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps,
-        _mm512_storeu_ps,
+        __m512, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
     };
 
     const VECTOR: usize = 16;
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,fma")]
     pub(super) fn run_fused(job: Job<'_, '_, f32>) {
-        block::run(job, |stationary, moving, tile| {
-            multiply_fused(stationary, moving, tile)
-        });
+        block::run(job, |stationary, moving, tile| multiply_fused(stationary, moving, tile));
     }
 
     /// Zen 4 overlaps separate products and sums better at 256 bits: 86 against 71 GFLOP/s.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,fma")]
     pub(super) fn run_rounded(job: Job<'_, '_, f32>) {
-        block::run(job, |stationary, moving, tile| {
-            avx2::multiply::<false>(stationary, moving, tile)
-        });
+        block::run(job, |stationary, moving, tile, _| avx2::multiply::<false>(stationary, moving, tile));
     }
 
+    /// The first `VECTORS` vectors of each row of the tile.
     #[target_feature(enable = "avx512f")]
-    fn multiply_fused(stationary: &[f32], moving: &[f32], tile: &mut Tile) {
+    fn multiply_fused<const VECTORS: usize>(stationary: &[f32], moving: &[f32], tile: &mut Tile) {
         let stationary = stationary.as_chunks::<TILE_M>().0;
         let moving = moving.as_chunks::<TILE_N>().0;
-        let mut sums = [[_mm512_setzero_ps(); TILE_N / VECTOR]; TILE_M];
+        let mut sums = [[_mm512_setzero_ps(); VECTORS]; TILE_M];
         for (s, t) in stationary.iter().zip(moving) {
-            let t = t.as_chunks::<VECTOR>().0;
-            let t = [load(&t[0]), load(&t[1])];
+            let t_values = t.as_chunks::<VECTOR>().0;
+            let mut t = [_mm512_setzero_ps(); VECTORS];
+            for n in 0..VECTORS {
+                t[n] = load(&t_values[n]);
+            }
             for m in 0..TILE_M {
                 let s = _mm512_set1_ps(s[m]);
-                for n in 0..TILE_N / VECTOR {
+                for n in 0..VECTORS {
                     sums[m][n] = _mm512_fmadd_ps(s, t[n], sums[m][n]);
                 }
             }
         }
         for m in 0..TILE_M {
             let values = tile[m].as_chunks_mut::<VECTOR>().0;
-            for n in 0..TILE_N / VECTOR {
+            for n in 0..VECTORS {
                 // SAFETY: the array has the vector's 16 values; the store needs no alignment.
                 unsafe { _mm512_storeu_ps(values[n].as_mut_ptr(), sums[m][n]) };
             }
@@ -141,8 +134,8 @@ mod avx512 {
 mod avx2 {
     use super::{Job, TILE_M, TILE_N, Tile, block};
     use std::arch::x86_64::{
-        __m256, _mm256_add_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_mul_ps, _mm256_set1_ps,
-        _mm256_setzero_ps, _mm256_storeu_ps,
+        __m256, _mm256_add_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_mul_ps, _mm256_set1_ps, _mm256_setzero_ps,
+        _mm256_storeu_ps,
     };
 
     const VECTOR: usize = 8;
@@ -152,9 +145,7 @@ mod avx2 {
 
     #[target_feature(enable = "avx2,fma")]
     pub(super) fn run<const FUSED: bool>(job: Job<'_, '_, f32>) {
-        block::run(job, |stationary, moving, tile| {
-            multiply::<FUSED>(stationary, moving, tile)
-        });
+        block::run(job, |stationary, moving, tile, _| multiply::<FUSED>(stationary, moving, tile));
     }
 
     #[target_feature(enable = "avx2,fma")]
@@ -169,13 +160,7 @@ mod avx2 {
     /// The sums of `PART_M` rows from `m` on and `PART_N` columns from `n` on.
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    fn multiply_part<const FUSED: bool>(
-        stationary: &[f32],
-        moving: &[f32],
-        tile: &mut Tile,
-        m: usize,
-        n: usize,
-    ) {
+    fn multiply_part<const FUSED: bool>(stationary: &[f32], moving: &[f32], tile: &mut Tile, m: usize, n: usize) {
         let stationary = stationary.as_chunks::<TILE_M>().0;
         let moving = moving.as_chunks::<TILE_N>().0;
         let mut sums = [[_mm256_setzero_ps(); PART_N / VECTOR]; PART_M];
@@ -217,7 +202,7 @@ mod portable {
     /// Columns whose sums the compiler can keep in registers.
     const PART_N: usize = 8;
 
-    pub(super) fn multiply<const FUSED: bool>(stationary: &[f32], moving: &[f32], tile: &mut Tile) {
+    pub(super) fn multiply<const FUSED: bool>(stationary: &[f32], moving: &[f32], tile: &mut Tile, _columns: usize) {
         for n in (0..TILE_N).step_by(PART_N) {
             let mut sums = [[0.0; PART_N]; TILE_M];
             let rows = stationary.as_chunks::<TILE_M>().0.iter();
@@ -225,11 +210,7 @@ mod portable {
                 let t = &t.as_chunks::<PART_N>().0[n / PART_N];
                 for i in 0..TILE_M {
                     for j in 0..PART_N {
-                        sums[i][j] = if FUSED {
-                            add_product(sums[i][j], s[i], t[j])
-                        } else {
-                            sums[i][j] + s[i] * t[j]
-                        };
+                        sums[i][j] = if FUSED { add_product(sums[i][j], s[i], t[j]) } else { sums[i][j] + s[i] * t[j] };
                     }
                 }
             }

@@ -19,28 +19,19 @@ pub(super) struct Free {
 impl Free {
     /// The axis of those (stride in elements, count), outermost first.
     pub(super) fn of(free: &[(isize, usize)]) -> Free {
-        assert!(
-            (1..=DIMS_MAX).contains(&free.len()),
-            "a free axis has 1 to {DIMS_MAX} dimensions, not {}",
-            free.len()
-        );
+        assert!((1..=DIMS_MAX).contains(&free.len()), "a free axis has 1 to {DIMS_MAX} dimensions, not {}", free.len());
         let mut dims = [(1, 1); DIMS_MAX];
         let mut len = 0;
         for &(stride, count) in free.iter().filter(|dim| dim.1 != 1) {
             match dims[..len].last_mut() {
-                Some(outer) if outer.0 == stride * count.cast_signed() => {
-                    *outer = (stride, outer.1 * count)
-                }
+                Some(outer) if outer.0 == stride * count.cast_signed() => *outer = (stride, outer.1 * count),
                 _ => {
                     dims[len] = (stride, count);
                     len += 1;
                 }
             }
         }
-        Free {
-            dims,
-            len: len.max(1),
-        }
+        Free { dims, len: len.max(1) }
     }
 
     /// Elements in all.
@@ -140,38 +131,19 @@ impl<'a> Rows<'a> {
         rows: usize,
         free: Free,
     ) -> Self {
-        Rows {
-            bytes,
-            offset_bytes,
-            row_stride_bytes,
-            part_stride_bytes: 0,
-            element_bytes: 1,
-            rows,
-            parts: 1,
-            free,
-        }
+        Rows { bytes, offset_bytes, row_stride_bytes, part_stride_bytes: 0, element_bytes: 1, rows, parts: 1, free }
     }
 
     /// A reader of `columns`, which gathers into `staging` what is not dense.
     #[inline(always)]
-    pub(super) fn reader<'s>(
-        &self,
-        columns: Range<usize>,
-        staging: &'s mut Staging,
-    ) -> Reader<'a, 's> {
+    pub(super) fn reader<'s>(&self, columns: Range<usize>, staging: &'s mut Staging) -> Reader<'a, 's> {
         staging.runs.clear();
         staging.bytes.resize(columns.len() * self.element_bytes, 0);
         if !self.free.is_dense() {
             let runs = &mut staging.runs;
-            self.free.for_each_run(columns.clone(), |start, count| {
-                runs.push(Run { start, count })
-            });
+            self.free.for_each_run(columns.clone(), |start, count| runs.push(Run { start, count }));
         }
-        Reader {
-            rows: *self,
-            columns,
-            staging,
-        }
+        Reader { rows: *self, columns, staging }
     }
 }
 
@@ -226,20 +198,12 @@ impl Reader<'_, '_> {
 
 /// Copies the runs, `SIZE` bytes an element, from `base` on.
 #[inline(always)]
-fn gather<const SIZE: usize>(
-    bytes: &[u8],
-    base: usize,
-    stride: isize,
-    runs: &[Run],
-    out: &mut [u8],
-) {
+fn gather<const SIZE: usize>(bytes: &[u8], base: usize, stride: isize, runs: &[Run], out: &mut [u8]) {
     let mut rest = out;
     for run in runs {
         let (piece, after) = rest.split_at_mut(run.count * SIZE);
         rest = after;
-        let start = base
-            .checked_add_signed(run.start * SIZE.cast_signed())
-            .expect("the operand lies in its memory");
+        let start = base.checked_add_signed(run.start * SIZE.cast_signed()).expect("the operand lies in its memory");
         if stride == 1 {
             piece.copy_from_slice(&bytes[start..start + piece.len()]);
             continue;

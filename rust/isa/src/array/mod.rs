@@ -106,11 +106,7 @@ pub enum Product {
 impl Product {
     /// The product of that pair: rounded as soon as one of them is FP32.
     pub fn of(stationary: Dtype, moving: Dtype) -> Product {
-        if stationary == Dtype::Float32 || moving == Dtype::Float32 {
-            Product::Rounded
-        } else {
-            Product::Fused
-        }
+        if stationary == Dtype::Float32 || moving == Dtype::Float32 { Product::Rounded } else { Product::Fused }
     }
 }
 
@@ -141,12 +137,7 @@ impl ArrayScratch {
 ///
 /// If the shapes disagree, are empty or exceed the array, if a dtype is not a float that the array takes, or if a tile
 /// leaves its memory; the instruction's rules come first.
-pub fn multiply(
-    scratch: &mut ArrayScratch,
-    stationary: &Operand,
-    moving: &Operand,
-    psum: &mut Psum,
-) {
+pub fn multiply(scratch: &mut ArrayScratch, stationary: &Operand, moving: &Operand, psum: &mut Psum) {
     multiply_on(Variant::best(), scratch, stationary, moving, 1, psum);
 }
 
@@ -156,12 +147,7 @@ pub fn multiply(
 /// # Panics
 ///
 /// As [`multiply`], or if either operand lacks the dimension of 2.
-pub fn multiply_double_row(
-    scratch: &mut ArrayScratch,
-    stationary: &Operand,
-    moving: &Operand,
-    psum: &mut Psum,
-) {
+pub fn multiply_double_row(scratch: &mut ArrayScratch, stationary: &Operand, moving: &Operand, psum: &mut Psum) {
     multiply_on(Variant::best(), scratch, stationary, moving, 2, psum);
 }
 
@@ -197,16 +183,8 @@ fn multiply_on(
     psum: &mut Psum,
 ) {
     let product = Product::of(stationary.dtype, moving.dtype);
-    let stationary = Source {
-        dtype: stationary.dtype,
-        rows: Rows::of(stationary, row_parts),
-        scales: None,
-    };
-    let moving = Source {
-        dtype: moving.dtype,
-        rows: Rows::of(moving, row_parts),
-        scales: None,
-    };
+    let stationary = Source { dtype: stationary.dtype, rows: Rows::of(stationary, row_parts), scales: None };
+    let moving = Source { dtype: moving.dtype, rows: Rows::of(moving, row_parts), scales: None };
     assert_shapes(&stationary.rows, &moving.rows, psum);
     let job = Job {
         stationary,
@@ -227,95 +205,33 @@ fn multiply_mx_on(
     (moving, moving_scale): (&Operand, &ScaleOperand),
     psum: &mut Psum,
 ) {
-    assert!(
-        stationary.dtype.is_packed() && moving.dtype.is_packed(),
-        "nc_matmul_mx takes packed words"
-    );
-    assert!(
-        stationary.rows.is_multiple_of(GROUP_ROWS),
-        "a scale covers {GROUP_ROWS} partitions"
-    );
+    assert!(stationary.dtype.is_packed() && moving.dtype.is_packed(), "nc_matmul_mx takes packed words");
+    assert!(stationary.rows.is_multiple_of(GROUP_ROWS), "a scale covers {GROUP_ROWS} partitions");
     let stationary_rows = Rows::of(stationary, 1);
     let moving_rows = Rows::of(moving, 1);
     assert_shapes(&stationary_rows, &moving_rows, psum);
-    let stationary_scales = Scales::gather(
-        stationary_scale,
-        &stationary_rows,
-        &mut scratch.staging,
-        &mut scratch.stationary_scales,
-    );
-    let moving_scales = Scales::gather(
-        moving_scale,
-        &moving_rows,
-        &mut scratch.staging,
-        &mut scratch.moving_scales,
-    );
-    let exact = exact_in_f32(&stationary_scales, stationary.dtype)
-        && exact_in_f32(&moving_scales, moving.dtype);
-    let stationary = Source {
-        dtype: stationary.dtype,
-        rows: stationary_rows,
-        scales: Some(stationary_scales),
-    };
-    let moving = Source {
-        dtype: moving.dtype,
-        rows: moving_rows,
-        scales: Some(moving_scales),
-    };
+    let stationary_scales =
+        Scales::gather(stationary_scale, &stationary_rows, &mut scratch.staging, &mut scratch.stationary_scales);
+    let moving_scales = Scales::gather(moving_scale, &moving_rows, &mut scratch.staging, &mut scratch.moving_scales);
+    let exact = exact_in_f32(&stationary_scales, stationary.dtype) && exact_in_f32(&moving_scales, moving.dtype);
+    let stationary = Source { dtype: stationary.dtype, rows: stationary_rows, scales: Some(stationary_scales) };
+    let moving = Source { dtype: moving.dtype, rows: moving_rows, scales: Some(moving_scales) };
     let (staging, columns) = (&mut scratch.staging, &mut scratch.columns);
     if exact {
         let panels = &mut scratch.single;
-        fast::run(
-            variant,
-            Product::Fused,
-            Job {
-                stationary,
-                moving,
-                panels,
-                staging,
-                columns,
-                psum,
-            },
-        );
+        fast::run(variant, Product::Fused, Job { stationary, moving, panels, staging, columns, psum });
     } else {
         let panels = &mut scratch.double;
-        block::run_exact(Job {
-            stationary,
-            moving,
-            panels,
-            staging,
-            columns,
-            psum,
-        });
+        block::run_exact(Job { stationary, moving, panels, staging, columns, psum });
     }
 }
 
 fn assert_shapes(stationary: &Rows, moving: &Rows, psum: &Psum) {
-    assert_eq!(
-        stationary.rows, moving.rows,
-        "both operands contract over the same rows"
-    );
-    assert!(
-        (1..=ROWS_MAX).contains(&stationary.rows),
-        "rows {} outside 1..={ROWS_MAX}",
-        stationary.rows
-    );
+    assert_eq!(stationary.rows, moving.rows, "both operands contract over the same rows");
+    assert!((1..=ROWS_MAX).contains(&stationary.rows), "rows {} outside 1..={ROWS_MAX}", stationary.rows);
     let (m, n) = (stationary.free.count(), moving.free.count());
-    assert!(
-        (1..=COLUMNS_MAX).contains(&m),
-        "stationary free size {m} outside 1..={COLUMNS_MAX}"
-    );
-    assert!(
-        (1..=MOVING_FREE_MAX).contains(&n),
-        "moving free size {n} outside 1..={MOVING_FREE_MAX}"
-    );
-    assert_eq!(
-        Free::of(psum.free).count(),
-        n,
-        "PSUM takes as many columns as moving has"
-    );
-    assert!(
-        matches!(psum.dtype, Dtype::Float32 | Dtype::Bfloat16),
-        "PSUM holds FP32 or BF16"
-    );
+    assert!((1..=COLUMNS_MAX).contains(&m), "stationary free size {m} outside 1..={COLUMNS_MAX}");
+    assert!((1..=MOVING_FREE_MAX).contains(&n), "moving free size {n} outside 1..={MOVING_FREE_MAX}");
+    assert_eq!(Free::of(psum.free).count(), n, "PSUM takes as many columns as moving has");
+    assert!(matches!(psum.dtype, Dtype::Float32 | Dtype::Bfloat16), "PSUM holds FP32 or BF16");
 }

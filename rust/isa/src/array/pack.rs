@@ -38,11 +38,7 @@ impl Value for f32 {
     #[inline(always)]
     fn scale(code: u8) -> f32 {
         // 2^-127 is subnormal; the quiet NaN's exponent is 0xFF as well.
-        let subnormal_or_quiet = if code == 0 || code == SCALE_NAN {
-            0x0040_0000
-        } else {
-            0
-        };
+        let subnormal_or_quiet = if code == 0 || code == SCALE_NAN { 0x0040_0000 } else { 0 };
         f32::from_bits(u32::from(code) << 23 | subnormal_or_quiet)
     }
 
@@ -91,25 +87,14 @@ fn widen(code: u32, exponent: u32, mantissa: u32, top: Top) -> f32 {
     let normal = shifted + ((127 - bias) << 23);
     // A subnormal is (1.m - 1) times the smallest normal number.
     let smallest_normal = (128 - bias) << 23;
-    let subnormal =
-        (f32::from_bits(shifted + smallest_normal) - f32::from_bits(smallest_normal)).to_bits();
-    let number = if magnitude >> mantissa == 0 {
-        subnormal
-    } else {
-        normal
-    };
+    let subnormal = (f32::from_bits(shifted + smallest_normal) - f32::from_bits(smallest_normal)).to_bits();
+    let number = if magnitude >> mantissa == 0 { subnormal } else { normal };
     let special = match top {
         Top::Ieee => magnitude >> mantissa == (1 << exponent) - 1,
         Top::NanOnly => magnitude == magnitude_mask,
         Top::Finite => false,
     };
-    f32::from_bits(
-        sign | if special {
-            shifted | 0x7F80_0000
-        } else {
-            number
-        },
-    )
+    f32::from_bits(sign | if special { shifted | 0x7F80_0000 } else { number })
 }
 
 /// A stored format: words of `CODES` codes.
@@ -169,20 +154,12 @@ impl<'a> Scales<'a> {
         let columns = rows.free.count();
         let free = Free::of(operand.free);
         assert_eq!(free.count(), columns, "one scale a column of the data");
-        let tile = Rows::of_bytes(
-            operand.bytes,
-            operand.offset_bytes,
-            operand.row_stride_bytes,
-            rows.rows,
-            free,
-        );
+        let tile = Rows::of_bytes(operand.bytes, operand.offset_bytes, operand.row_stride_bytes, rows.rows, free);
         let mut reader = tile.reader(0..columns, staging);
         codes.clear();
         for group in 0..rows.rows / GROUP_ROWS {
             let (quadrant, within) = (group / QUADRANT_GROUPS, group % QUADRANT_GROUPS);
-            codes.extend_from_slice(
-                reader.row(quadrant * QUADRANT_ROWS + operand.first_row + within, 0),
-            );
+            codes.extend_from_slice(reader.row(quadrant * QUADRANT_ROWS + operand.first_row + within, 0));
         }
         Scales { codes, columns }
     }
@@ -198,9 +175,7 @@ impl<'a> Scales<'a> {
             other => unreachable!("{} is not packed", other.name()),
         };
         let scale_max = 127 - exponent_max + SCALE_ONE;
-        self.codes
-            .iter()
-            .all(|&code| code <= scale_max || code == SCALE_NAN)
+        self.codes.iter().all(|&code| code <= scale_max || code == SCALE_NAN)
     }
 
     /// The codes that scale partition `row`.
@@ -246,13 +221,7 @@ impl Source<'_> {
             ($format:ident) => {{
                 let scales = self.scales.expect("packed words come with scales");
                 let first = columns.start;
-                pack_scaled::<T, $format, W>(
-                    self.rows.reader(columns, staging),
-                    scales,
-                    first,
-                    panel_stride,
-                    out,
-                )
+                pack_scaled::<T, $format, W>(self.rows.reader(columns, staging), scales, first, panel_stride, out)
             }};
         }
         match self.dtype {
@@ -299,11 +268,7 @@ fn for_each_panel(row: &[u8], width: usize, mut pack: impl FnMut(usize, &[u8])) 
 }
 
 #[inline(always)]
-fn pack_plain<T: Value, F: Format, const W: usize>(
-    mut reader: Reader,
-    panel_stride: usize,
-    out: &mut [T],
-) {
+fn pack_plain<T: Value, F: Format, const W: usize>(mut reader: Reader, panel_stride: usize, out: &mut [T]) {
     let (rows, parts) = (reader.rows(), reader.parts());
     for row in 0..rows {
         for part in 0..parts {
@@ -335,11 +300,7 @@ fn pack_scaled<T: Value, F: Format, const W: usize>(
             }
             let values = &mut out[panel * panel_stride + row * F::CODES * W..][..F::CODES * W];
             for (q, values) in values.chunks_exact_mut(W).enumerate() {
-                for ((value, bytes), &scale) in values
-                    .iter_mut()
-                    .zip(piece.chunks_exact(F::BYTES))
-                    .zip(&scale)
-                {
+                for ((value, bytes), &scale) in values.iter_mut().zip(piece.chunks_exact(F::BYTES)).zip(&scale) {
                     *value = T::scaled(F::value(word(bytes), q), scale);
                 }
             }
@@ -354,11 +315,7 @@ mod tests {
 
     fn assert_equal(value: f32, expected: f32, code: u32, dtype: Dtype) {
         let equal = value.to_bits() == expected.to_bits() || value.is_nan() && expected.is_nan();
-        assert!(
-            equal,
-            "{} {code:#x}: {value:e}, not {expected:e}",
-            dtype.name()
-        );
+        assert!(equal, "{} {code:#x}: {value:e}, not {expected:e}", dtype.name());
     }
 
     fn check<F: Format>(dtype: Dtype, codes: Range<u32>) {
@@ -383,12 +340,7 @@ mod tests {
         for code in 0..1 << 8 {
             for q in 0..4 {
                 let word = !(0xFF << (8 * q)) | code << (8 * q);
-                assert_equal(
-                    Float8E5m2X4::value(word, q),
-                    decode(Dtype::Float8E5m2, code),
-                    code,
-                    Dtype::Float8E5m2,
-                );
+                assert_equal(Float8E5m2X4::value(word, q), decode(Dtype::Float8E5m2, code), code, Dtype::Float8E5m2);
                 assert_equal(
                     Float8E4m3fnX4::value(word, q),
                     decode(Dtype::Float8E4m3fn, code),
@@ -410,18 +362,8 @@ mod tests {
     fn every_scale_has_its_value() {
         for code in 0..=u8::MAX {
             let expected = decode(Dtype::Float8E8m0fnu, u32::from(code));
-            assert_equal(
-                f32::scale(code),
-                expected,
-                u32::from(code),
-                Dtype::Float8E8m0fnu,
-            );
-            assert_equal(
-                f64::scale(code) as f32,
-                expected,
-                u32::from(code),
-                Dtype::Float8E8m0fnu,
-            );
+            assert_equal(f32::scale(code), expected, u32::from(code), Dtype::Float8E8m0fnu);
+            assert_equal(f64::scale(code) as f32, expected, u32::from(code), Dtype::Float8E8m0fnu);
         }
     }
 }

@@ -16,11 +16,7 @@ const FUSED_TYPES: [Dtype; 7] = [
     Dtype::Bfloat16,
 ];
 const FP8_TYPES: [Dtype; 3] = [Dtype::Float8E5m2, Dtype::Float8E4m3, Dtype::Float8E4m3fn];
-const PACKED_TYPES: [Dtype; 3] = [
-    Dtype::Float8E5m2X4,
-    Dtype::Float8E4m3fnX4,
-    Dtype::Float4E2m1fnX4,
-];
+const PACKED_TYPES: [Dtype; 3] = [Dtype::Float8E5m2X4, Dtype::Float8E4m3fnX4, Dtype::Float4E2m1fnX4];
 
 /// SplitMix64.
 struct Random(u64);
@@ -63,9 +59,7 @@ enum Values {
 fn draw(random: &mut Random, dtype: Dtype, values: Values) -> u32 {
     if let Some(code) = dtype.unpacked() {
         let bits = 8 * dtype.size_bytes() / 4;
-        return (0..4).fold(0, |word, q| {
-            word | (draw(random, code, values) & ((1 << bits) - 1)) << (q * bits)
-        });
+        return (0..4).fold(0, |word, q| word | (draw(random, code, values) & ((1 << bits) - 1)) << (q * bits));
     }
     if values == Values::Ordinary {
         let value = random.unit();
@@ -114,11 +108,7 @@ impl Tile {
         let mut free = Vec::new();
         let mut extent = 1_isize;
         for &count in counts.iter().rev() {
-            let step = if dense {
-                extent
-            } else {
-                extent * (1 + random.below(3) as isize)
-            };
+            let step = if dense { extent } else { extent * (1 + random.below(3) as isize) };
             let stride = match random.below(6) {
                 0 if !dense => -step,
                 1 if !dense && !writable => 0,
@@ -128,28 +118,15 @@ impl Tile {
             extent = step * count as isize;
         }
         free.reverse();
-        let lowest: isize = free
-            .iter()
-            .map(|&(stride, count)| stride.min(0) * (count as isize - 1))
-            .sum();
-        let highest: isize = free
-            .iter()
-            .map(|&(stride, count)| stride.max(0) * (count as isize - 1))
-            .sum();
+        let lowest: isize = free.iter().map(|&(stride, count)| stride.min(0) * (count as isize - 1)).sum();
+        let highest: isize = free.iter().map(|&(stride, count)| stride.max(0) * (count as isize - 1)).sum();
         let size = dtype.size_bytes();
         let lead_bytes = random.below(9);
         let span = (highest - lowest) as usize * size + size;
         let row_stride_bytes = span + random.below(70);
         let offset_bytes = lead_bytes + lowest.unsigned_abs() * size;
         let bytes = vec![0; lead_bytes + (rows - 1) * row_stride_bytes + span];
-        Tile {
-            bytes,
-            dtype,
-            offset_bytes,
-            row_stride_bytes,
-            rows,
-            free,
-        }
+        Tile { bytes, dtype, offset_bytes, row_stride_bytes, rows, free }
     }
 
     /// Draws a value for every element.
@@ -159,8 +136,7 @@ impl Tile {
         Free::of(&self.free).offsets(&mut offsets);
         for row in 0..self.rows {
             for &offset in &offsets {
-                let at = (self.offset_bytes + row * self.row_stride_bytes)
-                    .wrapping_add_signed(offset * size as isize);
+                let at = (self.offset_bytes + row * self.row_stride_bytes).wrapping_add_signed(offset * size as isize);
                 let code = draw(random, self.dtype, values);
                 self.bytes[at..at + size].copy_from_slice(&code.to_le_bytes()[..size]);
             }
@@ -209,24 +185,14 @@ fn psum_tile(random: &mut Random, m: usize, n: usize, values: Values) -> Tile {
 
 /// Every variant that this machine runs.
 fn variants() -> impl Iterator<Item = Variant> {
-    Variant::ALL
-        .into_iter()
-        .filter(|variant| variant.is_available())
+    Variant::ALL.into_iter().filter(|variant| variant.is_available())
 }
 
 fn sizes(random: &mut Random) -> (usize, usize, usize) {
     match random.below(8) {
         0 => (128, 1 + random.below(128), 1 + random.below(40)),
-        1 => (
-            1 + random.below(128),
-            1 + random.below(20),
-            1 + random.below(300),
-        ),
-        _ => (
-            1 + random.below(20),
-            1 + random.below(30),
-            1 + random.below(80),
-        ),
+        1 => (1 + random.below(128), 1 + random.below(20), 1 + random.below(300)),
+        _ => (1 + random.below(20), 1 + random.below(30), 1 + random.below(80)),
     }
 }
 
@@ -240,33 +206,15 @@ fn check_multiply(seed: u64, types: (Dtype, Dtype), values: Values, row_parts: u
     let psum = psum_tile(random, m, n, values);
     let accumulate = random.below(2) == 0;
     let mut expected = psum.bytes.clone();
-    let reference = if row_parts == 1 {
-        reference::multiply
-    } else {
-        reference::multiply_double_row
-    };
-    reference(
-        &stationary.operand(),
-        &moving.operand(),
-        &mut psum.psum(&mut expected, accumulate),
-    );
+    let reference = if row_parts == 1 { reference::multiply } else { reference::multiply_double_row };
+    reference(&stationary.operand(), &moving.operand(), &mut psum.psum(&mut expected, accumulate));
     let mut scratch = ArrayScratch::new();
     for variant in variants() {
         let mut bytes = psum.bytes.clone();
         let (stationary, moving) = (stationary.operand(), moving.operand());
         let target = &mut psum.psum(&mut bytes, accumulate);
-        multiply_on(
-            variant,
-            &mut scratch,
-            &stationary,
-            &moving,
-            row_parts,
-            target,
-        );
-        assert!(
-            bytes == expected,
-            "{variant:?}, seed {seed}, {types:?}, {values:?}, {k}x{m}x{n}"
-        );
+        multiply_on(variant, &mut scratch, &stationary, &moving, row_parts, target);
+        assert!(bytes == expected, "{variant:?}, seed {seed}, {types:?}, {values:?}, {k}x{m}x{n}");
     }
 }
 
@@ -281,9 +229,7 @@ fn check_multiply_mx(seed: u64, types: (Dtype, Dtype), values: Values, scales: &
     let rows = if k4 == 32 { first_row + 4 } else { k4 };
     let mut scale = |columns| {
         let mut tile = Tile::new(random, Dtype::Uint8, rows, None, columns, false);
-        tile.bytes
-            .iter_mut()
-            .for_each(|code| *code = random.pick(scales));
+        tile.bytes.iter_mut().for_each(|code| *code = random.pick(scales));
         tile
     };
     let (stationary_scale, moving_scale) = (scale(m), scale(n));
@@ -297,23 +243,12 @@ fn check_multiply_mx(seed: u64, types: (Dtype, Dtype), values: Values, scales: &
     reference::multiply_mx(stationary.0, stationary.1, moving.0, moving.1, target);
     let mut scratch = ArrayScratch::new();
     for variant in variants() {
-        let paths: [fn(&Scales, Dtype) -> bool; 2] =
-            [|scales, dtype| scales.are_exact_in_f32(dtype), |_, _| false];
+        let paths: [fn(&Scales, Dtype) -> bool; 2] = [|scales, dtype| scales.are_exact_in_f32(dtype), |_, _| false];
         for exact_in_f32 in paths {
             let mut bytes = psum.bytes.clone();
             let target = &mut psum.psum(&mut bytes, accumulate);
-            multiply_mx_on(
-                variant,
-                exact_in_f32,
-                &mut scratch,
-                stationary,
-                moving,
-                target,
-            );
-            assert!(
-                bytes == expected,
-                "{variant:?}, seed {seed}, {types:?}, {values:?}, {scales:?}, {k4}x{m}x{n}"
-            );
+            multiply_mx_on(variant, exact_in_f32, &mut scratch, stationary, moving, target);
+            assert!(bytes == expected, "{variant:?}, seed {seed}, {types:?}, {values:?}, {scales:?}, {k4}x{m}x{n}");
         }
     }
 }
@@ -396,8 +331,7 @@ proptest! {
 fn product_of(stationary: &[f32], moving: &[f32], dtype: Dtype, k: usize) -> Vec<f32> {
     let size = dtype.size_bytes();
     let code = |&value: &f32| encode(dtype, value, Cast::NEAREST).to_le_bytes()[..size].to_vec();
-    let memory: [Vec<u8>; 2] =
-        [stationary, moving].map(|values| values.iter().flat_map(code).collect());
+    let memory: [Vec<u8>; 2] = [stationary, moving].map(|values| values.iter().flat_map(code).collect());
     let (m, n) = (stationary.len() / k, moving.len() / k);
     let frees = [[(1, m)], [(1, n)]];
     let operand = |index: usize| Operand {
@@ -417,47 +351,25 @@ fn product_of(stationary: &[f32], moving: &[f32], dtype: Dtype, k: usize) -> Vec
         dtype: Dtype::Float32,
         accumulate: false,
     };
-    multiply(
-        &mut ArrayScratch::new(),
-        &operand(0),
-        &operand(1),
-        &mut psum,
-    );
-    bytes
-        .as_chunks()
-        .0
-        .iter()
-        .map(|&value| f32::from_le_bytes(value))
-        .collect()
+    multiply(&mut ArrayScratch::new(), &operand(0), &operand(1), &mut psum);
+    bytes.as_chunks().0.iter().map(|&value| f32::from_le_bytes(value)).collect()
 }
 
 #[test]
 fn rows_are_added_from_row_0_on() {
     // 2^24 + 1 is a tie that goes back to 2^24, twice; from the other end 1 + 1 survives.
     let ones = [1.0; 3];
-    assert_eq!(
-        product_of(&[16_777_216.0, 1.0, 1.0], &ones, Dtype::Bfloat16, 3),
-        [16_777_216.0]
-    );
-    assert_eq!(
-        product_of(&[1.0, 1.0, 16_777_216.0], &ones, Dtype::Bfloat16, 3),
-        [16_777_218.0]
-    );
+    assert_eq!(product_of(&[16_777_216.0, 1.0, 1.0], &ones, Dtype::Bfloat16, 3), [16_777_216.0]);
+    assert_eq!(product_of(&[1.0, 1.0, 16_777_216.0], &ones, Dtype::Bfloat16, 3), [16_777_218.0]);
 }
 
 #[test]
 fn fp32_products_are_rounded_and_narrow_ones_are_not() {
     // (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24: FP32 drops the last term. TF32 holds (1 + 2^-10)^2 - 1 either way.
     let s = 1.0 + 2_f32.powi(-12);
-    assert_eq!(
-        product_of(&[s, -1.0], &[s, 1.0], Dtype::Float32, 2),
-        [2_f32.powi(-11)]
-    );
+    assert_eq!(product_of(&[s, -1.0], &[s, 1.0], Dtype::Float32, 2), [2_f32.powi(-11)]);
     let s = 1.0 + 2_f32.powi(-10);
-    assert_eq!(
-        product_of(&[s, -1.0], &[s, 1.0], Dtype::Tfloat32, 2),
-        [2_f32.powi(-9) + 2_f32.powi(-20)]
-    );
+    assert_eq!(product_of(&[s, -1.0], &[s, 1.0], Dtype::Tfloat32, 2), [2_f32.powi(-9) + 2_f32.powi(-20)]);
 }
 
 #[test]
@@ -465,60 +377,33 @@ fn a_nan_is_the_quiet_one() {
     let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
     let infinity = f32::INFINITY;
     assert_eq!(
-        bits(product_of(
-            &[infinity],
-            &[0.0, -0.0, 1.0],
-            Dtype::Bfloat16,
-            1
-        )),
+        bits(product_of(&[infinity], &[0.0, -0.0, 1.0], Dtype::Bfloat16, 1)),
         [0x7FC0_0000, 0x7FC0_0000, 0x7F80_0000]
     );
     let payload = f32::from_bits(0xFFAB_CDEF);
-    assert_eq!(
-        bits(product_of(&[payload], &[1.0], Dtype::Float32, 1)),
-        [0x7FC0_0000]
-    );
+    assert_eq!(bits(product_of(&[payload], &[1.0], Dtype::Float32, 1)), [0x7FC0_0000]);
 }
 
 #[test]
 fn a_sum_starts_at_plus_zero_and_may_end_at_minus_zero() {
-    assert_eq!(
-        product_of(&[-0.0], &[1.0], Dtype::Bfloat16, 1)[0].to_bits(),
-        0
-    );
+    assert_eq!(product_of(&[-0.0], &[1.0], Dtype::Bfloat16, 1)[0].to_bits(), 0);
     // A product below half the least subnormal rounds to a zero of its sign.
-    assert_eq!(
-        product_of(&[-1e-30], &[1e-30], Dtype::Bfloat16, 1)[0].to_bits(),
-        0x8000_0000
-    );
+    assert_eq!(product_of(&[-1e-30], &[1e-30], Dtype::Bfloat16, 1)[0].to_bits(), 0x8000_0000);
 }
 
 #[test]
 fn sums_leave_the_array_one_row_and_one_column_a_cycle() {
     let random = &mut Random(3);
     for (k, m, n) in [(128, 128, 7), (5, 3, 11), (1, 1, 1)] {
-        let stationary =
-            Tile::new(random, Dtype::Bfloat16, k, None, m, false).fill(random, Values::Ordinary);
-        let moving =
-            Tile::new(random, Dtype::Bfloat16, k, None, n, false).fill(random, Values::Ordinary);
+        let stationary = Tile::new(random, Dtype::Bfloat16, k, None, m, false).fill(random, Values::Ordinary);
+        let moving = Tile::new(random, Dtype::Bfloat16, k, None, n, false).fill(random, Values::Ordinary);
         let psum = psum_tile(random, m, n, Values::Ordinary);
         let mut bytes = psum.bytes.clone();
-        let outputs = reference::multiply(
-            &stationary.operand(),
-            &moving.operand(),
-            &mut psum.psum(&mut bytes, false),
-        );
+        let outputs = reference::multiply(&stationary.operand(), &moving.operand(), &mut psum.psum(&mut bytes, false));
         assert_eq!(outputs.len(), m * n);
-        assert!(
-            outputs
-                .iter()
-                .all(|output| output.cycle == (output.n + 127 + output.m) as u64)
-        );
+        assert!(outputs.iter().all(|output| output.cycle == (output.n + 127 + output.m) as u64));
         // The last one leaves at the end of cycle N + 127 + (M - 1), counted from 1.
-        assert_eq!(
-            outputs.last().map(|output| output.cycle + 1),
-            Some((n + 127 + m - 1) as u64)
-        );
+        assert_eq!(outputs.last().map(|output| output.cycle + 1), Some((n + 127 + m - 1) as u64));
     }
 }
 
@@ -526,24 +411,16 @@ fn sums_leave_the_array_one_row_and_one_column_a_cycle() {
 fn a_split_over_m_and_n_gives_the_same_bits() {
     let random = &mut Random(11);
     let (k, m, n) = (128, 100, 333);
-    let values: [Vec<f32>; 2] =
-        [m, n].map(|columns| (0..k * columns).map(|_| random.unit()).collect());
+    let values: [Vec<f32>; 2] = [m, n].map(|columns| (0..k * columns).map(|_| random.unit()).collect());
     let whole = product_of(&values[0], &values[1], Dtype::Bfloat16, k);
     let part = |values: &[f32], columns: usize, range: std::ops::Range<usize>| -> Vec<f32> {
-        values
-            .chunks_exact(columns)
-            .flat_map(|row| &row[range.clone()])
-            .copied()
-            .collect()
+        values.chunks_exact(columns).flat_map(|row| &row[range.clone()]).copied().collect()
     };
     for (rows, columns) in [(0..13, 0..333), (13..100, 5..69), (99..100, 332..333)] {
         let stationary = part(&values[0], m, rows.clone());
         let moving = part(&values[1], n, columns.clone());
         let piece = product_of(&stationary, &moving, Dtype::Bfloat16, k);
-        let expected: Vec<f32> = rows
-            .flat_map(|row| &whole[row * n..][columns.clone()])
-            .copied()
-            .collect();
+        let expected: Vec<f32> = rows.flat_map(|row| &whole[row * n..][columns.clone()]).copied().collect();
         assert_eq!(piece, expected);
     }
 }
@@ -559,10 +436,7 @@ fn an_empty_operand_is_refused() {
         rows: 1,
         free: &[(1, 1)],
     };
-    let moving = Operand {
-        free: &[(1, 0)],
-        ..operand
-    };
+    let moving = Operand { free: &[(1, 0)], ..operand };
     let mut psum = Psum {
         bytes: &mut [0; 8],
         offset_bytes: 0,

@@ -33,7 +33,7 @@ pub const DEFINITION: Definition = Definition {
 
 const PATTERN: Rule = Rule {
     id: "iota.pattern",
-    text: "pattern has 1 to 4 [step, count] pairs whose counts multiply to dst's free size",
+    text: "pattern has 1 to 4 [step, count] pairs whose counts multiply to dst's free size; steps and offsets are int32",
     source: "nki/api/nki/isa/__init__.py, iota",
     fix: "write the counts of dst's free dimensions",
 };
@@ -48,13 +48,21 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
         let limit = format!("counts must multiply to {}", dst.free_size());
         return Err(broken(&PATTERN, "pattern", format!("is {:?}", pairs.as_slice()), limit));
     }
+    let word = i64::from(i32::MIN)..=i64::from(i32::MAX);
+    let (offset, multiplier) = (arguments.int("offset")?, arguments.int("channel_multiplier")?);
+    let steps = pairs.iter().map(|&(step, _)| ("pattern", step));
+    for (name, value) in steps.chain([("offset", offset), ("channel_multiplier", multiplier)]) {
+        if !word.contains(&value) {
+            return Err(broken(&PATTERN, name, format!("is {value}"), "steps and offsets are int32"));
+        }
+    }
     let mut instruction = Instruction::new(Opcode::Iota, Engine::Gpsimd);
     context.writes(&mut instruction, 0, dst);
     let dims: Dims = pairs.iter().map(|&(stride, count)| Dim { stride, count: count as u32 }).collect();
     let steps = View { dims, index: None, ..dst.clone() };
     instruction.operands[1] = Operand { tensor: TensorId::NONE, pattern: context.patterns.intern(&steps), offset: 0 };
-    instruction.constants[0] = arguments.int("offset")? as u32;
-    instruction.constants[1] = arguments.int("channel_multiplier")? as u32;
+    instruction.constants[0] = offset as u32;
+    instruction.constants[1] = multiplier as u32;
     Ok(instruction)
 }
 

@@ -157,12 +157,12 @@ fn operand(
     }
     if operator.class() == Class::Bitvec {
         match given {
-            Argument::Int(value) => {
+            Argument::Int(value) if (i64::from(i32::MIN)..=i64::from(u32::MAX)).contains(value) => {
                 instruction.constants[constant] = *value as u32;
                 return Ok(());
             }
             Argument::View(view) if view.dtype.is_integer() => {}
-            _ => return Err(broken(&BITVEC, name, format!("is {}", given.describe()), "must be an integer")),
+            _ => return Err(broken(&BITVEC, name, format!("is {}", given.describe()), "must be an integer of 32 bits")),
         }
     }
     context.vector_operand(instruction, arguments, name, slot, constant, partitions)

@@ -40,9 +40,7 @@ const ARTANH_WIDE: [f64; 9] = [
 fn reduce(x: f64) -> (f64, f64) {
     // The exponent field of x / √½, still biased by 1023; no signed shift, which AVX2 lacks.
     let bits = x.to_bits();
-    let shifted = bits
-        .wrapping_sub(core::f64::consts::FRAC_1_SQRT_2.to_bits())
-        .wrapping_add(1023 << 52);
+    let shifted = bits.wrapping_sub(core::f64::consts::FRAC_1_SQRT_2.to_bits()).wrapping_add(1023 << 52);
     let biased = shifted >> 52;
     // 2^52 + biased, read as a double, has `biased` in its low bits.
     let n = f64::from_bits(biased | 0x4330_0000_0000_0000) - (4_503_599_627_370_496.0 + 1023.0);

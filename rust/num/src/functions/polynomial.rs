@@ -8,11 +8,7 @@
 pub(super) fn horner<const N: usize>(x: f64, coefficients: &[f64; N]) -> f64 {
     let square = x * x;
     let (last, previous) = (coefficients[N - 1], coefficients[N - 2]);
-    let (mut even, mut odd) = if N.is_multiple_of(2) {
-        (previous, last)
-    } else {
-        (last, previous)
-    };
+    let (mut even, mut odd) = if N.is_multiple_of(2) { (previous, last) } else { (last, previous) };
     for i in (0..N - 2).rev() {
         if i % 2 == 0 {
             even = even * square + coefficients[i];

@@ -23,11 +23,7 @@ fn snap(v: f64) -> f64 {
     let bits = v.to_bits();
     let near = bits.wrapping_add(1 << (DROPPED - 1)) & !((1 << DROPPED) - 1);
     let distance = bits.wrapping_sub(near).wrapping_add(2);
-    if distance <= 4 {
-        f64::from_bits(near)
-    } else {
-        v
-    }
+    if distance <= 4 { f64::from_bits(near) } else { v }
 }
 
 /// `x^y` in double precision, good for rounding to binary32.
@@ -44,20 +40,12 @@ pub(super) fn power(x: f64, y: f64) -> f64 {
     let at_zero = if y < 0.0 { f64::INFINITY } else { 0.0 };
     let at_infinity = if y < 0.0 { 0.0 } else { f64::INFINITY };
     let value = if magnitude == 0.0 { at_zero } else { value };
-    let value = if magnitude == f64::INFINITY {
-        at_infinity
-    } else {
-        value
-    };
+    let value = if magnitude == f64::INFINITY { at_infinity } else { value };
     let y_is_integer = is_integer(y);
     let y_is_odd = y_is_integer & !is_integer(0.5 * y);
     let negative = x.is_sign_negative();
     let value = if negative & y_is_odd { -value } else { value };
     let invalid = (x < 0.0) & !y_is_integer & (x != f64::NEG_INFINITY);
-    let value = if invalid | x.is_nan() | y.is_nan() {
-        f64::NAN
-    } else {
-        value
-    };
+    let value = if invalid | x.is_nan() | y.is_nan() { f64::NAN } else { value };
     if (x == 1.0) | (y == 0.0) { 1.0 } else { value }
 }

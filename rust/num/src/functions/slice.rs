@@ -78,9 +78,7 @@ mod tests {
 
     fn widths_agree<K: Kernel>(kernel: K) {
         let inputs: Vec<f32> = (0..=u16::MAX)
-            .map(|code| {
-                f32::from_bits(u32::from(code) << 16 | u32::from(code.wrapping_mul(40_503)))
-            })
+            .map(|code| f32::from_bits(u32::from(code) << 16 | u32::from(code.wrapping_mul(40_503))))
             .collect();
         let mut plain = inputs.clone();
         map_blocks(kernel, &mut plain);

@@ -17,15 +17,11 @@ fn rows(table: &str) -> Vec<(Vec<u32>, f64)> {
         .take_while(|line| *line != "]")
         .map(|line| {
             let line = line.trim().trim_start_matches('[').trim_end_matches("],");
-            let (codes, exact): (Vec<_>, Vec<_>) =
-                line.split(", ").partition(|field| field.starts_with("0x"));
-            let code =
-                |field: &str| u32::from_str_radix(&field[2..], 16).expect("a code is hexadecimal");
+            let (codes, exact): (Vec<_>, Vec<_>) = line.split(", ").partition(|field| field.starts_with("0x"));
+            let code = |field: &str| u32::from_str_radix(&field[2..], 16).expect("a code is hexadecimal");
             (
                 codes.into_iter().map(code).collect(),
-                exact[0]
-                    .parse()
-                    .expect("the last field is a TOML float, which Rust reads"),
+                exact[0].parse().expect("the last field is a TOML float, which Rust reads"),
             )
         })
         .collect();
@@ -47,22 +43,14 @@ fn check(what: &str, result: f32, expected: u32, exact: f64, bound_ulp: f64, abs
     let tie = distance(result) == distance(f32::from_bits(expected));
     // Close to the zero crossing of a derivative only the bound below holds.
     let cancels = absolute > 0.0 && exact.abs() < 1e-6;
-    assert!(
-        same || tie || cancels,
-        "{what} = {result:e}, not {:e}; exact {exact:e}",
-        f32::from_bits(expected)
-    );
+    assert!(same || tie || cancels, "{what} = {result:e}, not {:e}; exact {exact:e}", f32::from_bits(expected));
     if exact.is_nan() || result.is_infinite() {
         return;
     }
     // The exact value in the file is itself rounded to 53 bits.
     let slack = exact.abs() * f64::EPSILON;
     let error = distance(result);
-    assert!(
-        error <= bound_ulp * ulp(exact) + absolute + slack,
-        "{what}: error {:e}",
-        error / ulp(exact)
-    );
+    assert!(error <= bound_ulp * ulp(exact) + absolute + slack, "{what}: error {:e}", error / ulp(exact));
 }
 
 #[test]
@@ -75,14 +63,7 @@ fn functions_match_mpmath() {
             let x = f32::from_bits(codes[0]);
             let what = format!("{}({x:e})", function.name());
             let bound = function.error_bound_ulp();
-            check(
-                &what,
-                evaluate(function, x),
-                codes[1],
-                exact,
-                bound,
-                function.error_bound_absolute(),
-            );
+            check(&what, evaluate(function, x), codes[1], exact, bound, function.error_bound_absolute());
         }
     }
 }
@@ -97,14 +78,7 @@ fn angular_functions_match_mpmath() {
         };
         for (codes, exact) in rows(name) {
             let x = f32::from_bits(codes[0]);
-            check(
-                &format!("{name}({x:e})"),
-                function(x),
-                codes[1],
-                exact,
-                0.501,
-                0.0,
-            );
+            check(&format!("{name}({x:e})"), function(x), codes[1], exact, 0.501, 0.0);
         }
     }
 }
@@ -113,14 +87,7 @@ fn angular_functions_match_mpmath() {
 fn power_matches_mpmath_and_ieee_754() {
     for (codes, exact) in rows("power") {
         let (x, y) = (f32::from_bits(codes[0]), f32::from_bits(codes[1]));
-        check(
-            &format!("power({x:e}, {y:e})"),
-            power(x, y),
-            codes[2],
-            exact,
-            0.501,
-            0.0,
-        );
+        check(&format!("power({x:e}, {y:e})"), power(x, y), codes[2], exact, 0.501, 0.0);
     }
 }
 
@@ -144,11 +111,7 @@ fn assert_same(what: &str, scalar: impl Fn(f32) -> f32, slice: impl Fn(&mut [f32
 #[test]
 fn slices_equal_scalars() {
     for &function in Function::ALL {
-        assert_same(
-            function.name(),
-            |x| evaluate(function, x),
-            |data| evaluate_slice(function, data),
-        );
+        assert_same(function.name(), |x| evaluate(function, x), |data| evaluate_slice(function, data));
     }
     assert_same("sin_reduced", sin_reduced, sin_reduced_slice);
     assert_same("cos", cos, cos_slice);
@@ -165,10 +128,7 @@ fn every_length_is_covered() {
         let inputs: Vec<f32> = (0..length).map(|i| i as f32 * 0.37 - 5.0).collect();
         let mut outputs = inputs.clone();
         evaluate_slice(Function::Gelu, &mut outputs);
-        let expected: Vec<f32> = inputs
-            .iter()
-            .map(|&x| evaluate(Function::Gelu, x))
-            .collect();
+        let expected: Vec<f32> = inputs.iter().map(|&x| evaluate(Function::Gelu, x)).collect();
         assert_eq!(outputs, expected);
     }
 }
@@ -177,9 +137,7 @@ fn every_length_is_covered() {
 fn monotone_functions_are_monotone() {
     // Ordered bf16 values, and runs of consecutive binary32 numbers around the seams of the evaluation.
     let mut ordered: Vec<f32> = inputs().into_iter().filter(|x| x.is_finite()).collect();
-    for seam in [
-        0.35f32, 0.414, 0.5, 0.693, 0.707, 1.0, 1.414, 2.414, 9.01, 88.0,
-    ] {
+    for seam in [0.35f32, 0.414, 0.5, 0.693, 0.707, 1.0, 1.414, 2.414, 9.01, 88.0] {
         for step in 0..20_000 {
             let x = f32::from_bits(seam.to_bits() - 4000 + step);
             ordered.extend([x, -x]);
@@ -204,11 +162,7 @@ fn monotone_functions_are_monotone() {
             if y.is_nan() {
                 continue; // log and sqrt of negative numbers
             }
-            assert!(
-                y >= last,
-                "{}({x:e}) = {y:e} after {last:e}",
-                function.name()
-            );
+            assert!(y >= last, "{}({x:e}) = {y:e} after {last:e}", function.name());
             last = y;
         }
     }
@@ -216,17 +170,9 @@ fn monotone_functions_are_monotone() {
 
 #[test]
 fn odd_functions_are_odd() {
-    for function in [
-        Function::Tanh,
-        Function::Sin,
-        Function::Arctan,
-        Function::Erf,
-    ] {
+    for function in [Function::Tanh, Function::Sin, Function::Arctan, Function::Erf] {
         for x in inputs().into_iter().filter(|x| x.is_finite()) {
-            assert_eq!(
-                evaluate(function, -x).to_bits(),
-                (-evaluate(function, x)).to_bits()
-            );
+            assert_eq!(evaluate(function, -x).to_bits(), (-evaluate(function, x)).to_bits());
         }
     }
 }
@@ -236,12 +182,7 @@ fn nan_results_are_canonical() {
     for &function in Function::ALL {
         for code in [0x7F80_0001, 0x7FC1_2345, 0xFFC0_0000, 0xFFFF_FFFF] {
             let x = f32::from_bits(code);
-            assert_eq!(
-                evaluate(function, x).to_bits(),
-                0x7FC0_0000,
-                "{}",
-                function.name()
-            );
+            assert_eq!(evaluate(function, x).to_bits(), 0x7FC0_0000, "{}", function.name());
         }
     }
     assert_eq!(evaluate(Function::Sqrt, -1.0).to_bits(), 0x7FC0_0000);
@@ -258,23 +199,11 @@ fn the_documented_sine_beyond_pi() {
 #[test]
 fn powers_equal_the_operators_of_their_own() {
     for x in inputs() {
-        assert_eq!(
-            power(x, 2.0).to_bits(),
-            evaluate(Function::Square, x).to_bits(),
-            "{x:e}"
-        );
+        assert_eq!(power(x, 2.0).to_bits(), evaluate(Function::Square, x).to_bits(), "{x:e}");
         if x > 0.0 && x.is_finite() {
-            let pairs = [
-                (1.0, Function::Copy),
-                (0.5, Function::Sqrt),
-                (-0.5, Function::Rsqrt),
-            ];
+            let pairs = [(1.0, Function::Copy), (0.5, Function::Sqrt), (-0.5, Function::Rsqrt)];
             for (y, function) in pairs.into_iter().chain([(-1.0, Function::Reciprocal)]) {
-                assert_eq!(
-                    power(x, y).to_bits(),
-                    evaluate(function, x).to_bits(),
-                    "{x:e}^{y}"
-                );
+                assert_eq!(power(x, y).to_bits(), evaluate(function, x).to_bits(), "{x:e}^{y}");
             }
         }
     }
@@ -287,11 +216,7 @@ fn exact_powers_and_ties_are_exact() {
         for exponent in 2..26u32 {
             match base.checked_pow(exponent) {
                 Some(exact) if exact < 1 << 26 => {
-                    assert_eq!(
-                        power(base as f32, exponent as f32),
-                        exact as f32,
-                        "{base}^{exponent}"
-                    );
+                    assert_eq!(power(base as f32, exponent as f32), exact as f32, "{base}^{exponent}");
                     assert_eq!(power(exact as f32, -1.0), 1.0 / exact as f32, "{exact}^-1");
                 }
                 _ => break,
@@ -315,21 +240,9 @@ fn the_two_reductions_agree_where_both_hold() {
     for i in 0..100_000u32 {
         let x = f32::from_bits(33_554_432f32.to_bits() + 83 * i);
         for x in [x, -x] {
-            assert_eq!(
-                narrow(SinReduced::moderate(f64::from(x))),
-                narrow(SinReduced::large(x)),
-                "{x:e}"
-            );
-            assert_eq!(
-                narrow(Cos::moderate(f64::from(x))),
-                narrow(Cos::large(x)),
-                "{x:e}"
-            );
-            assert_eq!(
-                narrow(Tan::moderate(f64::from(x))),
-                narrow(Tan::large(x)),
-                "{x:e}"
-            );
+            assert_eq!(narrow(SinReduced::moderate(f64::from(x))), narrow(SinReduced::large(x)), "{x:e}");
+            assert_eq!(narrow(Cos::moderate(f64::from(x))), narrow(Cos::large(x)), "{x:e}");
+            assert_eq!(narrow(Tan::moderate(f64::from(x))), narrow(Tan::large(x)), "{x:e}");
         }
     }
 }

@@ -118,12 +118,8 @@ fn reduce_fast(x: f64) -> Angle {
 /// that matter.
 fn reduce_large(x: f32) -> Angle {
     /// The first 256 bits of 2/π after the binary point, the most significant word first.
-    const TWO_OVER_PI: [u64; 4] = [
-        0xA2F9_836E_4E44_1529,
-        0xFC27_57D1_F534_DDC0,
-        0xDB62_9599_3C43_9041,
-        0xFE51_63AB_DEBB_C561,
-    ];
+    const TWO_OVER_PI: [u64; 4] =
+        [0xA2F9_836E_4E44_1529, 0xFC27_57D1_F534_DDC0, 0xDB62_9599_3C43_9041, 0xFE51_63AB_DEBB_C561];
     let bits = x.to_bits();
     let mantissa = u128::from(bits & 0x007F_FFFF | 0x0080_0000);
     // |x| = mantissa 2^exponent with an exponent of at least 2. The first exponent - 2 bits of 2/π contribute
@@ -131,11 +127,8 @@ fn reduce_large(x: f32) -> Angle {
     let skipped = ((bits >> 23) & 0xFF) - 152;
     let (word, shift) = ((skipped / 64) as usize, skipped % 64);
     let pair = |i: usize| u128::from(TWO_OVER_PI[i]) << 64 | u128::from(TWO_OVER_PI[i + 1]);
-    let window = if shift == 0 {
-        pair(word)
-    } else {
-        pair(word) << shift | u128::from(TWO_OVER_PI[word + 2] >> (64 - shift))
-    };
+    let window =
+        if shift == 0 { pair(word) } else { pair(word) << shift | u128::from(TWO_OVER_PI[word + 2] >> (64 - shift)) };
     // |x| 2/π modulo 4 in units of 2^-126, short by less than 2^24 units.
     let product = mantissa.wrapping_mul(window);
     let k = product.wrapping_add(1 << 125) >> 126;
@@ -143,11 +136,7 @@ fn reduce_large(x: f32) -> Angle {
     // 2^-126 as a double; the conversion of the integer rounds to nearest.
     let r = fraction as f64 * f64::from_bits((1023 - 126) << 52) * FRAC_PI_2;
     let k = k as u64;
-    if x < 0.0 {
-        (k.wrapping_neg() & 3, -r)
-    } else {
-        (k, r)
-    }
+    if x < 0.0 { (k.wrapping_neg() & 3, -r) } else { (k, r) }
 }
 
 /// The two polynomials at `r`.
@@ -216,11 +205,7 @@ macro_rules! angular {
             }
 
             fn large(x: f32) -> f64 {
-                if x.is_finite() {
-                    $finish(reduce_large(x))
-                } else {
-                    f64::NAN
-                }
+                if x.is_finite() { $finish(reduce_large(x)) } else { f64::NAN }
             }
         }
     };

@@ -306,7 +306,11 @@ unsafe extern "C" fn scalar_str<U: User>(object: *mut ffi::PyObject) -> *mut ffi
 }
 
 fn spelling<U: User>(word: u32) -> String {
-    if U::NUMBER { decode(U::DTYPE, word).to_string() } else { format!("{word:#0width$x}", width = 2 + 2 * U::SIZE) }
+    if U::NUMBER {
+        format!("{:?}", decode(U::DTYPE, word)).to_lowercase()
+    } else {
+        format!("{word:#0width$x}", width = 2 + 2 * U::SIZE)
+    }
 }
 
 /// # Safety
