@@ -84,6 +84,7 @@ _WORD_OF: Final = {
     float4_e2m1fn: float4_e2m1fn_x4,
 }
 _CODE_OF: Final = {word: code for code, word in _WORD_OF.items()}
+_KNOWN: Final = frozenset((*_PLAIN, *_CODE_OF))
 _BY_NAME: Final = {str(each): each for each in (*_PLAIN, *_CODE_OF)} | {"bool_": bool_}
 
 
@@ -115,7 +116,9 @@ def dtype(x: Any) -> np.dtype[Any]:
     dtype('float16')
     """
     asked = x if isinstance(x, (str, type)) else getattr(x, "dtype", x)
-    known = _BY_NAME.get(str(asked).removeprefix("torch."))
+    known = (
+        asked if isinstance(asked, np.dtype) and asked in _KNOWN else _BY_NAME.get(str(asked).removeprefix("torch."))
+    )
     found = None
     if known is None and asked is not None:
         with contextlib.suppress(TypeError):

@@ -178,7 +178,8 @@ class Report:
         for engine in self.engines:
             share = engine.busy_s / self.total_s if self.total_s else 0.0
             waits = ", ".join(f"{cause} {_time(time)}" for cause, time in engine.stalls.items())
-            rows.append(f"{engine.name:<8} {engine.instructions:>12,} {_time(engine.busy_s):>10} {share:>6.1%}  {waits}")
+            figures = f"{engine.instructions:>12,} {_time(engine.busy_s):>10} {share:>6.1%}"
+            rows.append(f"{engine.name:<8} {figures}  {waits}")
         for route in self.routes:
             if route.transfers:
                 rows.append(f"{route.name:<12} {route.written_bytes:>14,} bytes in {route.transfers:,} transfers")

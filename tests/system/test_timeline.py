@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-
 import trn3
 from trn3 import nki
 from trn3.nki import isa as nisa

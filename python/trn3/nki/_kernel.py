@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import time
 import types
 from collections.abc import Callable, Hashable
@@ -25,6 +26,7 @@ from ._purity import NotEstablished, environment_key, value_key
 __all__ = ["Kernel", "RunOptions", "jit", "record", "simulate"]
 
 _CACHE_MAX = 256
+_DTYPES = frozenset(_native.dtype_names())
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,15 @@ class _Inputs:
                     fix="skip the call for empty arrays",
                     rule="tensor.shape",
                 )
+            if str(value.dtype) not in _DTYPES:
+                raise RuleError(
+                    instruction="kernel",
+                    operand=name,
+                    value=f"has data type {value.dtype}",
+                    limit="a data type of the NeuronCore, in the byte order of the host",
+                    fix="cast the array first, for instance with .astype(np.float32)",
+                    rule="kernel.argument",
+                )
             known = [at for at, array in enumerate(self.arrays) if array is value]
             self.order.append(known[0] if known else len(self.arrays))
             if not known:
@@ -151,8 +162,7 @@ class _Inputs:
             if isinstance(value, list):
                 return [replaced(item) for item in value]
             if isinstance(value, tuple):
-                items = [replaced(item) for item in value]
-                return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+                return _like(value, [replaced(item) for item in value])
             if isinstance(value, dict):
                 return {key: replaced(item) for key, item in value.items()}
             return value
@@ -186,21 +196,65 @@ class Call:
 
 @dataclass(frozen=True)
 class _Slot:
-    """Place of an output in a kernel's result."""
+    """Place of an output in a kernel's result, and how the kernel's view of it looks."""
 
     number: int
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+def _like(value: Any, items: list[Any]) -> Any:
+    """Return the items as a sequence of the class of ``value``."""
+    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+
+
+def _is_whole(tensor: Any) -> bool:
+    """Whether a view is dense; on chip the partitions count as well."""
+    stride = 1
+    for step, count in reversed(tensor.get_pattern()):
+        if count != 1 and step != stride:
+            return False
+        stride *= count
+    return True
+
+
+def _partial_output(tensor: Any) -> RuleError:
+    return RuleError(
+        instruction="return",
+        operand=tensor.name,
+        value=f"is a view of shape {tensor.shape}",
+        limit="a kernel returns whole tensors, reshaped or viewed as another data type at most",
+        fix="return the tensor, and slice the array",
+        rule="kernel.output_view",
+    )
+
+
+def _check_views(structure: Any, outputs: list[Any], program: _native.Program) -> None:
+    """Refuse results that are views of a part of a tensor."""
+    if isinstance(structure, _Slot):
+        _, shape, dtype = program.outputs[structure.number]
+        if math.prod(shape) * dtype.itemsize != math.prod(structure.shape) * structure.dtype.itemsize:
+            raise _partial_output(outputs[structure.number])
+    elif isinstance(structure, (list, tuple)):
+        for item in structure:
+            _check_views(item, outputs, program)
+    elif isinstance(structure, dict):
+        for item in structure.values():
+            _check_views(item, outputs, program)
 
 
 def _structure(value: Any, outputs: list[Any]) -> Any:
     """Replace the tensors of a kernel's result by slots, and collect them."""
     if isinstance(value, _native.NkiTensor):
+        if value.is_indirect() or value.offset != 0 or not _is_whole(value):
+            raise _partial_output(value)
         for number, known in enumerate(outputs):
-            if known._id == value._id:
-                return _Slot(number)
+            if known._id == value._id and known._recorder is value._recorder:
+                return _Slot(number, value.shape, value.dtype)
         outputs.append(value)
-        return _Slot(len(outputs) - 1)
+        return _Slot(len(outputs) - 1, value.shape, value.dtype)
     if isinstance(value, (list, tuple)):
-        return type(value)(_structure(item, outputs) for item in value)
+        return _like(value, [_structure(item, outputs) for item in value])
     if isinstance(value, dict):
         return {key: _structure(item, outputs) for key, item in value.items()}
     return value
@@ -208,9 +262,12 @@ def _structure(value: Any, outputs: list[Any]) -> Any:
 
 def _filled(structure: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
     if isinstance(structure, _Slot):
-        return arrays[structure.number]
+        array = arrays[structure.number]
+        if (array.shape, array.dtype) == (structure.shape, structure.dtype):
+            return array
+        return array.reshape(-1).view(structure.dtype).reshape(structure.shape)
     if isinstance(structure, (list, tuple)):
-        return type(structure)(_filled(item, arrays) for item in structure)
+        return _like(structure, [_filled(item, arrays) for item in structure])
     if isinstance(structure, dict):
         return {key: _filled(item, arrays) for key, item in structure.items()}
     return structure
@@ -286,13 +343,14 @@ class Kernel:
         """Run the kernel and return everything about the call."""
         start = time.perf_counter()
         inputs = _Inputs(inspect.signature(self.func), args, kwargs)
-        recorded, fresh = self._recorded(inputs)
+        recorded, arrays = self._recorded(inputs)
         middle = time.perf_counter()
-        result, findings = _run(recorded, inputs, self.options, fresh)
+        result, findings = _run(recorded, inputs, self.options, arrays)
         end = time.perf_counter()
         return Call(result, recorded.program, findings, recorded.target, middle - start, end - middle)
 
-    def _recorded(self, inputs: _Inputs) -> tuple[_Recorded, bool]:
+    def _recorded(self, inputs: _Inputs) -> tuple[_Recorded, list[np.ndarray[Any, Any]] | None]:
+        """Return what the kernel records for these inputs, and the arrays of a recording that was made just now."""
         target, notice = (
             _session.resolve_target(self.options.target) if self.options.target else _session.default_target()
         )
@@ -305,8 +363,8 @@ class Kernel:
         except (NotEstablished, TypeError):
             key = None
         if key is not None and not self.options.eager and key in self.cache:
-            return self.cache[key], False
-        recorded = _record(self.func, self.options, target, self.grid, inputs)
+            return self.cache[key], None
+        recorded, arrays = _record(self.func, self.options, target, self.grid, inputs)
         if notice:
             recorded.notices = (notice,)
         if key is not None and not recorded.program.specialised and not self.options.eager:
@@ -314,30 +372,41 @@ class Kernel:
                 self.cache.pop(next(iter(self.cache)))
             self.cache[key] = recorded
         self.last = recorded
-        return recorded, True
+        return recorded, arrays
 
 
 def _record(
     func: Callable[..., Any], options: RunOptions, target: str, grid: tuple[int, ...], inputs: _Inputs
-) -> _Recorded:
+) -> tuple[_Recorded, list[np.ndarray[Any, Any]]]:
+    """Record a kernel; also return the arrays that it wrote to if it ran meanwhile."""
     name = getattr(func, "__name__", type(func).__name__)
-    recorder = _native.Recorder(name, _session.load_table(target), options.checks, options.nki_minor, options.eager)
+    recorder = _native.Recorder(
+        name,
+        _session.load_table(target),
+        options.checks,
+        options.nki_minor,
+        options.eager,
+        options.seed,
+        options.stochastic_rounding,
+    )
     session = _session.Session(recorder, target, grid, (0,) * len(grid))
+    arrays = [_contiguous(array) for array in inputs.arrays]
     try:
         with _session.recording(session):
             handles = []
-            for argument, array in zip(inputs.names, inputs.arrays, strict=True):
-                handles.append(recorder.input(argument, dtypes.dtype(array.dtype), _contiguous(array)))
+            for argument, array in zip(inputs.names, arrays, strict=True):
+                handles.append(recorder.input(argument, dtypes.dtype(array.dtype), array))
             args, kwargs = inputs.handles(handles)
             result = func(*args, **kwargs)
             outputs: list[Any] = []
             returned = _structure(result, outputs)
             _check_outputs(name, outputs)
             program = recorder.finish(outputs)
+            _check_views(returned, outputs, program)
     except BaseException:
         recorder.abandon()
         raise
-    return _Recorded(program, returned, target)
+    return _Recorded(program, returned, target), arrays
 
 
 def _contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -345,10 +414,11 @@ def _contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _run(
-    recorded: _Recorded, inputs: _Inputs, options: RunOptions, fresh: bool
+    recorded: _Recorded, inputs: _Inputs, options: RunOptions, arrays: list[np.ndarray[Any, Any]] | None
 ) -> tuple[Any, list[dict[str, Any]]]:
     program = recorded.program
-    lent = [_contiguous(array) for array in inputs.arrays]
+    # What ran while it was recorded has written to the arrays of the recording.
+    lent = [_contiguous(array) for array in inputs.arrays] if arrays is None else arrays
     written = program.written_inputs
     for number in written:
         if not inputs.arrays[number].flags.writeable:
@@ -363,7 +433,7 @@ def _run(
     outputs: list[np.ndarray[Any, Any]] = []
     for (_, shape, dtype), number in zip(program.outputs, program.output_inputs, strict=True):
         outputs.append(lent[number] if number is not None else np.empty(shape, dtype))
-    findings = program.take_recorded_run(outputs) if fresh else None
+    findings = program.take_recorded_run(outputs) if arrays is not None else None
     if findings is None:
         findings = program.run(lent, outputs, options.seed, options.stochastic_rounding, options.checks)
     for number in written:
@@ -426,6 +496,8 @@ class Simulation:
         return Simulation(self.kernel[grid])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _session.active() is not None:
+            return self.kernel.func(*args, **kwargs)
         call = self.kernel.call(*args, **kwargs)
         self.program, self.findings = call.program, call.findings
         return call.result

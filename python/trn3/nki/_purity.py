@@ -114,6 +114,8 @@ def _outer_key(value: Any, seen: set[int]) -> Hashable:
         raise NotEstablished(f"module {value.__name__}")
     if isinstance(value, (types.BuiltinFunctionType, type)) and _is_known_module(value.__module__):
         return ("name", value.__module__, value.__qualname__)
-    if callable(value) and _is_known_module(getattr(type(value), "__module__", None)):
+    # Objects of this package's own classes, such as `nl.tile_size`, do not change. Those of the standard library may
+    # hold anything: bound methods, partial functions, caches.
+    if callable(value) and getattr(type(value), "__module__", "").split(".")[0] in ("trn3", "nki"):
         return ("object", type(value).__qualname__, getattr(value, "__name__", id(value)))
     return value_key(value)

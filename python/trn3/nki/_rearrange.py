@@ -52,10 +52,8 @@ def rearrange(tensor: Any, source: Pattern, target: Pattern, fixed_sizes: dict[s
         if len(group) > 1:
             tensor = tensor.reshape_dim(axis, [sizes[name] for name in group])
     tensor = tensor.permute([flat.index(name) for name in wanted])
-    axis = 0
-    for item in target:
+    for axis, item in enumerate(target):
         count = len(_names(item))
         if count > 1:
             tensor = tensor.flatten_dims(axis, axis + count - 1)
-        axis += 1
     return tensor

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+
 from trn3 import _native
 from trn3.errors import RuleError, SpecError
 
@@ -113,7 +114,8 @@ def resolve_target(name: str) -> tuple[str, str | None]:
         return "trn3", f"target {name} has no table yet; recorded for trn3 instead"
     if os.path.exists(name):
         return name, None
-    raise SpecError(f"target: '{name}' is none of {', '.join(sorted(_TARGETS | dict.fromkeys(_ABSENT, '')))}, or a table file")
+    known = ", ".join(sorted({*_TARGETS, *_ABSENT}))
+    raise SpecError(f"target: '{name}' is none of {known}, nor a table file [target.name]")
 
 
 def default_target() -> tuple[str, str | None]:

@@ -39,23 +39,14 @@ pub struct Cast {
 
 impl Cast {
     /// Round to nearest even; overflow to infinity or NaN: the plain cast of `ml_dtypes`.
-    pub const NEAREST: Cast = Cast {
-        rounding: Rounding::NearestEven,
-        overflow: Overflow::Ieee,
-    };
+    pub const NEAREST: Cast = Cast { rounding: Rounding::NearestEven, overflow: Overflow::Ieee };
 
     /// Round to nearest even; overflow to the largest finite number.
-    pub const SATURATE: Cast = Cast {
-        rounding: Rounding::NearestEven,
-        overflow: Overflow::Saturate,
-    };
+    pub const SATURATE: Cast = Cast { rounding: Rounding::NearestEven, overflow: Overflow::Saturate };
 
     /// Stochastic rounding from a stream; overflow to infinity or NaN.
     pub const fn stochastic(draws: Draws) -> Cast {
-        Cast {
-            rounding: Rounding::Stochastic(draws),
-            overflow: Overflow::Ieee,
-        }
+        Cast { rounding: Rounding::Stochastic(draws), overflow: Overflow::Ieee }
     }
 
     /// The cast for what follows after `elements` elements: a slice may be converted in pieces of any size.
@@ -65,9 +56,6 @@ impl Cast {
             Rounding::NearestEven => Rounding::NearestEven,
             Rounding::Stochastic(draws) => Rounding::Stochastic(draws.skip(elements)),
         };
-        Cast {
-            rounding,
-            overflow: self.overflow,
-        }
+        Cast { rounding, overflow: self.overflow }
     }
 }

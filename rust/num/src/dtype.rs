@@ -4,9 +4,7 @@
 ///
 /// The names are those of the public NKI reference. `float6_*`, `float8_e3m4` and the unpacked `float4_e2m1fn` (one
 /// code a byte) have no `nki.language` name; codecs read and write them.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[repr(u8)]
 pub enum Dtype {
     /// One byte, 0 or 1.
@@ -129,11 +127,7 @@ impl Dtype {
             | Dtype::Tfloat32
             | Dtype::Float8E5m2X4
             | Dtype::Float8E4m3fnX4 => 4,
-            Dtype::Uint16
-            | Dtype::Int16
-            | Dtype::Bfloat16
-            | Dtype::Float16
-            | Dtype::Float4E2m1fnX4 => 2,
+            Dtype::Uint16 | Dtype::Int16 | Dtype::Bfloat16 | Dtype::Float16 | Dtype::Float4E2m1fnX4 => 2,
             _ => 1,
         }
     }
@@ -142,22 +136,13 @@ impl Dtype {
     pub const fn is_integer(self) -> bool {
         matches!(
             self,
-            Dtype::Bool
-                | Dtype::Uint8
-                | Dtype::Int8
-                | Dtype::Uint16
-                | Dtype::Int16
-                | Dtype::Uint32
-                | Dtype::Int32
+            Dtype::Bool | Dtype::Uint8 | Dtype::Int8 | Dtype::Uint16 | Dtype::Int16 | Dtype::Uint32 | Dtype::Int32
         )
     }
 
     /// Whether the element is a word of four microscaled codes.
     pub const fn is_packed(self) -> bool {
-        matches!(
-            self,
-            Dtype::Float8E5m2X4 | Dtype::Float8E4m3fnX4 | Dtype::Float4E2m1fnX4
-        )
+        matches!(self, Dtype::Float8E5m2X4 | Dtype::Float8E4m3fnX4 | Dtype::Float4E2m1fnX4)
     }
 
     /// Whether the element is one floating-point number (packed words are not).

@@ -38,13 +38,7 @@ pub struct Format {
 
 impl Format {
     const fn new(exponent_bits: u32, mantissa_bits: u32, bias: i32, special: Special) -> Format {
-        Format {
-            exponent_bits,
-            mantissa_bits,
-            bias,
-            special,
-            padding_bits: 0,
-        }
+        Format { exponent_bits, mantissa_bits, bias, special, padding_bits: 0 }
     }
 
     /// Every bit of a code except sign and padding, at bit 0.
@@ -107,10 +101,7 @@ impl Dtype {
         use Special::{Finite, Ieee, NanOnly, Scale};
         Some(match self {
             Dtype::Float32 => Format::new(8, 23, 127, Ieee),
-            Dtype::Tfloat32 => Format {
-                padding_bits: 13,
-                ..Format::new(8, 10, 127, Ieee)
-            },
+            Dtype::Tfloat32 => Format { padding_bits: 13, ..Format::new(8, 10, 127, Ieee) },
             Dtype::Bfloat16 => Format::new(8, 7, 127, Ieee),
             Dtype::Float16 => Format::new(5, 10, 15, Ieee),
             Dtype::Float8E5m2 => Format::new(5, 2, 15, Ieee),
@@ -134,18 +125,8 @@ mod tests {
     #[test]
     fn ranges_are_the_published_ones() {
         let rows = [
-            (
-                Dtype::Tfloat32,
-                3.401_162_1e38,
-                2f32.powi(-126),
-                2f32.powi(-136),
-            ),
-            (
-                Dtype::Bfloat16,
-                3.389_531_4e38,
-                2f32.powi(-126),
-                2f32.powi(-133),
-            ),
+            (Dtype::Tfloat32, 3.401_162_1e38, 2f32.powi(-126), 2f32.powi(-136)),
+            (Dtype::Bfloat16, 3.389_531_4e38, 2f32.powi(-126), 2f32.powi(-133)),
             (Dtype::Float16, 65504.0, 2f32.powi(-14), 2f32.powi(-24)),
             (Dtype::Float8E5m2, 57344.0, 2f32.powi(-14), 2f32.powi(-16)),
             (Dtype::Float8E4m3, 240.0, 2f32.powi(-6), 2f32.powi(-9)),

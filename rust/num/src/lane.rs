@@ -138,15 +138,9 @@ pub(crate) fn decode<L: Layout>(code: u32) -> u32 {
     let normal = (magnitude << grow) + rebias;
     let mut value = normal;
     if format.bias != 127 {
-        let unit = f32::from_bits(power_of_two(
-            format.exponent_min() - format.mantissa_bits as i32,
-        ));
+        let unit = f32::from_bits(power_of_two(format.exponent_min() - format.mantissa_bits as i32));
         let subnormal = (magnitude as i32 as f32 * unit).to_bits();
-        value = if magnitude < 1 << format.mantissa_bits {
-            subnormal
-        } else {
-            normal
-        };
+        value = if magnitude < 1 << format.mantissa_bits { subnormal } else { normal };
         if magnitude > format.largest_finite() {
             // A 16-bit format keeps its payload; a narrower one has a single NaN.
             value = match format.infinity() {
@@ -191,14 +185,8 @@ fn round_nearest<L: Layout>(value: u32) -> u32 {
     let mut code = rounded.wrapping_sub(rebias);
     if format.bias != 127 {
         let aligner = power_of_two(format.exponent_min() - format.mantissa_bits as i32 + 23);
-        let subnormal = (f32::from_bits(magnitude) + f32::from_bits(aligner))
-            .to_bits()
-            .wrapping_sub(aligner);
-        code = if magnitude < power_of_two(format.exponent_min()) {
-            subnormal
-        } else {
-            code
-        };
+        let subnormal = (f32::from_bits(magnitude) + f32::from_bits(aligner)).to_bits().wrapping_sub(aligner);
+        code = if magnitude < power_of_two(format.exponent_min()) { subnormal } else { code };
     }
     code
 }
@@ -230,11 +218,7 @@ fn finish<L: Layout, const SATURATE: bool>(value: u32, code: u32) -> u32 {
     let format = L::FORMAT;
     let magnitude = value & MAGNITUDE;
     let negative = value >> 31;
-    let largest = if SATURATE {
-        format.largest_finite()
-    } else {
-        format.overflow()
-    };
+    let largest = if SATURATE { format.largest_finite() } else { format.overflow() };
     let code = ((negative << format.sign_shift()) | code.min(largest)) << format.padding_bits;
     let nan = match format.nan() {
         Some(_) if format.mantissa_bits == 23 => value,
@@ -249,11 +233,7 @@ fn encode_scale<const SATURATE: bool>(value: u32) -> u32 {
     let (zero, largest) = if SATURATE { (0, 0xfe) } else { (0xff, 0xff) };
     let magnitude = value & MAGNITUDE;
     let code = (magnitude + 0x40_0000 - u32::from(magnitude == 0x40_0000)) >> 23;
-    let code = if value > INFINITY {
-        0xff
-    } else {
-        code.min(largest)
-    };
+    let code = if value > INFINITY { 0xff } else { code.min(largest) };
     if magnitude == 0 { zero } else { code }
 }
 

@@ -21,9 +21,7 @@ mod reference;
 
 pub use fast::{dequantize, encode_scaled_slice, largest_magnitude, quantize};
 pub use pack::{pack_x4, unpack_x4};
-pub use reference::{
-    decode_element, dequantize_reference, encode_element, quantize_reference, scale_byte,
-};
+pub use reference::{decode_element, dequantize_reference, encode_element, quantize_reference, scale_byte};
 
 use crate::Dtype;
 
@@ -120,11 +118,7 @@ pub struct Extent {
 impl Extent {
     /// Groups along the last axis of an array of `count` elements.
     pub const fn last_axis(count: usize) -> Extent {
-        Extent {
-            outer: 1,
-            length: count,
-            inner: 1,
-        }
+        Extent { outer: 1, length: count, inner: 1 }
     }
 
     /// Number of elements.
@@ -138,11 +132,7 @@ impl Extent {
     }
 
     fn check(self, values: usize, codes: usize, scales: usize) {
-        assert_eq!(
-            self.length % GROUP,
-            0,
-            "the grouped axis is a multiple of {GROUP}"
-        );
+        assert_eq!(self.length % GROUP, 0, "the grouped axis is a multiple of {GROUP}");
         assert_eq!(values, self.count(), "values");
         assert_eq!(codes, self.count(), "codes");
         assert_eq!(scales, self.groups(), "scales");

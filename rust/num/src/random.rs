@@ -24,20 +24,13 @@ pub struct Draws {
 impl Draws {
     /// The beginning of one of a seed's 2^64 streams.
     pub const fn new(seed: u64, stream: u64) -> Draws {
-        Draws {
-            seed,
-            stream,
-            position: 0,
-        }
+        Draws { seed, stream, position: 0 }
     }
 
     /// The same stream, `count` draws further.
     #[must_use]
     pub const fn skip(self, count: u64) -> Draws {
-        Draws {
-            position: self.position.wrapping_add(count),
-            ..self
-        }
+        Draws { position: self.position.wrapping_add(count), ..self }
     }
 
     /// The draw at this position.
@@ -125,14 +118,7 @@ pub struct Xorwow(pub [u32; 6]);
 
 impl Xorwow {
     /// The state printed in Marsaglia's paper.
-    pub const MARSAGLIA: Xorwow = Xorwow([
-        123_456_789,
-        362_436_069,
-        521_288_629,
-        88_675_123,
-        5_783_321,
-        6_615_241,
-    ]);
+    pub const MARSAGLIA: Xorwow = Xorwow([123_456_789, 362_436_069, 521_288_629, 88_675_123, 5_783_321, 6_615_241]);
 
     /// One step; returns its output.
     #[inline(always)]
@@ -155,16 +141,8 @@ mod tests {
     fn philox_gives_the_published_vectors() {
         let ones = u32::MAX;
         let rows = [
-            (
-                [0; 4],
-                [0; 2],
-                [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8],
-            ),
-            (
-                [ones; 4],
-                [ones; 2],
-                [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd],
-            ),
+            ([0; 4], [0; 2], [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]),
+            ([ones; 4], [ones; 2], [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]),
             (
                 [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
                 [0xa409_3822, 0x299f_31d0],
@@ -208,16 +186,6 @@ mod tests {
         let t: u32 = 123_456_789 ^ 30_864_197;
         let v = (5_783_321 ^ (5_783_321 << 4)) ^ (t ^ (t << 1));
         assert_eq!(state.step(), v.wrapping_add(6_615_241 + 362_437));
-        assert_eq!(
-            state.0,
-            [
-                362_436_069,
-                521_288_629,
-                88_675_123,
-                5_783_321,
-                v,
-                6_977_678
-            ]
-        );
+        assert_eq!(state.0, [362_436_069, 521_288_629, 88_675_123, 5_783_321, v, 6_977_678]);
     }
 }

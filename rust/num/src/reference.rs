@@ -26,10 +26,7 @@ pub fn decode(dtype: Dtype, bits: u32) -> f32 {
         Dtype::Int16 => f32::from(bits as i16),
         Dtype::Uint32 => bits as f32,
         Dtype::Int32 => bits as i32 as f32,
-        _ => decode_float(
-            dtype.format().expect("a packed word has no single value"),
-            bits,
-        ),
+        _ => decode_float(dtype.format().expect("a packed word has no single value"), bits),
     }
 }
 
@@ -37,11 +34,8 @@ fn decode_float(format: Format, bits: u32) -> f32 {
     let bits = bits >> format.padding_bits;
     let magnitude = bits & format.magnitude_mask();
     if format.special == Special::Scale {
-        let power = if Some(magnitude) == format.nan() {
-            f64::NAN
-        } else {
-            power_of_two(magnitude as i32 - format.bias)
-        };
+        let power =
+            if Some(magnitude) == format.nan() { f64::NAN } else { power_of_two(magnitude as i32 - format.bias) };
         return power as f32;
     }
     let sign = (bits >> format.sign_shift()) & 1;
@@ -57,11 +51,7 @@ fn decode_float(format: Format, bits: u32) -> f32 {
         };
         INFINITY | payload
     } else {
-        let significand = if exponent == 0 {
-            mantissa
-        } else {
-            mantissa | (1 << format.mantissa_bits)
-        };
+        let significand = if exponent == 0 { mantissa } else { mantissa | (1 << format.mantissa_bits) };
         let scale = exponent.max(1) - format.bias - format.mantissa_bits as i32;
         // Exact: at most 24 significant bits, and within the range of float32.
         ((f64::from(significand) * power_of_two(scale)) as f32).to_bits()
@@ -91,11 +81,7 @@ pub fn encode(dtype: Dtype, value: f32, cast: Cast) -> u32 {
         Dtype::Int16 => u32::from(value.round_ties_even() as i16 as u16),
         Dtype::Uint32 => value.round_ties_even() as u32,
         Dtype::Int32 => value.round_ties_even() as i32 as u32,
-        _ => encode_float(
-            dtype.format().expect("a packed word has no single value"),
-            value.to_bits(),
-            cast,
-        ),
+        _ => encode_float(dtype.format().expect("a packed word has no single value"), value.to_bits(), cast),
     }
 }
 
@@ -112,11 +98,7 @@ fn encode_float(format: Format, value: u32, cast: Cast) -> u32 {
             None => (negative ^ 1) << format.sign_shift(),
         };
     }
-    let rounded = if magnitude == INFINITY {
-        u32::MAX
-    } else {
-        round_magnitude(format, magnitude, cast.rounding)
-    };
+    let rounded = if magnitude == INFINITY { u32::MAX } else { round_magnitude(format, magnitude, cast.rounding) };
     let code = if rounded <= format.largest_finite() {
         rounded
     } else {
@@ -139,10 +121,7 @@ fn round_magnitude(format: Format, magnitude: u32, rounding: Rounding) -> u32 {
     let units = match rounding {
         Rounding::NearestEven => {
             let dropped = dropped.min(60);
-            let (whole, rest) = (
-                u64::from(significand) >> dropped,
-                u64::from(significand) & ((1 << dropped) - 1),
-            );
+            let (whole, rest) = (u64::from(significand) >> dropped, u64::from(significand) & ((1 << dropped) - 1));
             let twice = rest * 2;
             let up = twice > 1 << dropped || (twice == 1 << dropped && whole % 2 == 1);
             whole as u32 + u32::from(up)
@@ -167,11 +146,7 @@ fn encode_scale(magnitude: u32, negative: u32, overflow: Overflow) -> u32 {
     if magnitude > INFINITY || negative == 1 {
         return 0xff;
     }
-    let half = if magnitude == 0x40_0000 {
-        0x3f_ffff
-    } else {
-        0x40_0000
-    };
+    let half = if magnitude == 0x40_0000 { 0x3f_ffff } else { 0x40_0000 };
     let code = (magnitude + half) >> 23;
     code.min(if saturate { 0xfe } else { 0xff })
 }
@@ -183,9 +158,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn small_floats() -> impl Iterator<Item = Dtype> {
-        Dtype::ALL
-            .into_iter()
-            .filter(|dtype| dtype.is_float() && dtype.size_bytes() <= 2)
+        Dtype::ALL.into_iter().filter(|dtype| dtype.is_float() && dtype.size_bytes() <= 2)
     }
 
     fn codes(dtype: Dtype) -> std::ops::Range<u32> {
@@ -204,11 +177,7 @@ mod tests {
                     assert!(decode(dtype, back).is_nan());
                 } else {
                     assert_eq!(back, code, "{dtype:?} {value}");
-                    let drawn = encode(
-                        dtype,
-                        value,
-                        Cast::stochastic(Draws::new(1, u64::from(code))),
-                    );
+                    let drawn = encode(dtype, value, Cast::stochastic(Draws::new(1, u64::from(code))));
                     assert_eq!(drawn, code, "{dtype:?} {value}");
                 }
             }
@@ -217,36 +186,19 @@ mod tests {
 
     #[test]
     fn halves_go_to_the_even_code() {
-        for dtype in small_floats()
-            .filter(|dtype| dtype.format().is_some_and(|f| f.special != Special::Scale))
-        {
-            let largest = dtype
-                .format()
-                .expect("a float has a format")
-                .largest_finite();
+        for dtype in small_floats().filter(|dtype| dtype.format().is_some_and(|f| f.special != Special::Scale)) {
+            let largest = dtype.format().expect("a float has a format").largest_finite();
             for code in 0..largest {
                 let (low, high) = (decode(dtype, code), decode(dtype, code + 1));
                 let half = low + (high - low) * 0.5;
                 if half == low || half == high {
                     continue; // The half is below float32's own resolution.
                 }
-                assert_eq!(
-                    encode(dtype, half, Cast::NEAREST),
-                    code + code % 2,
-                    "{dtype:?} {half}"
-                );
+                assert_eq!(encode(dtype, half, Cast::NEAREST), code + code % 2, "{dtype:?} {half}");
                 let below = f32::from_bits(half.to_bits() - 1);
-                assert_eq!(
-                    encode(dtype, below, Cast::NEAREST),
-                    code,
-                    "{dtype:?} {below}"
-                );
+                assert_eq!(encode(dtype, below, Cast::NEAREST), code, "{dtype:?} {below}");
                 let above = f32::from_bits(half.to_bits() + 1);
-                assert_eq!(
-                    encode(dtype, above, Cast::NEAREST),
-                    code + 1,
-                    "{dtype:?} {above}"
-                );
+                assert_eq!(encode(dtype, above, Cast::NEAREST), code + 1, "{dtype:?} {above}");
             }
         }
     }
@@ -284,16 +236,8 @@ mod tests {
             (Dtype::Float4E2m1fn, 0x8, 0),
         ];
         for (dtype, positive, negative) in rows {
-            assert_eq!(
-                encode(dtype, f32::from_bits(0x7f80_0001), Cast::NEAREST),
-                positive,
-                "{dtype:?}"
-            );
-            assert_eq!(
-                encode(dtype, f32::from_bits(0xffff_ffff), Cast::NEAREST),
-                negative,
-                "{dtype:?}"
-            );
+            assert_eq!(encode(dtype, f32::from_bits(0x7f80_0001), Cast::NEAREST), positive, "{dtype:?}");
+            assert_eq!(encode(dtype, f32::from_bits(0xffff_ffff), Cast::NEAREST), negative, "{dtype:?}");
         }
     }
 
@@ -321,26 +265,14 @@ mod tests {
         ] {
             let count = 20_000u32;
             let codes: Vec<f32> = (0..count)
-                .map(|i| {
-                    decode(
-                        dtype,
-                        encode(
-                            dtype,
-                            value,
-                            Cast::stochastic(Draws::new(5, 0).skip(u64::from(i))),
-                        ),
-                    )
-                })
+                .map(|i| decode(dtype, encode(dtype, value, Cast::stochastic(Draws::new(5, 0).skip(u64::from(i))))))
                 .collect();
             let low = codes.iter().copied().fold(f32::MAX, f32::min);
             let high = codes.iter().copied().fold(f32::MIN, f32::max);
             let mean = codes.iter().map(|&x| f64::from(x)).sum::<f64>() / f64::from(count);
             let deviation = 0.5 * f64::from(high - low) / f64::from(count).sqrt();
             assert!(low < value && value < high, "{dtype:?}");
-            assert!(
-                (mean - f64::from(value)).abs() < 6.0 * deviation,
-                "{dtype:?}: {mean}"
-            );
+            assert!((mean - f64::from(value)).abs() < 6.0 * deviation, "{dtype:?}: {mean}");
         }
     }
 

@@ -38,11 +38,7 @@ pub fn decode_slice(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
 pub fn encode_slice(dtype: Dtype, src: &[f32], out: &mut [u8], cast: Cast) {
     check(dtype, out.len(), src.len());
     if src.len() < VECTOR_MIN {
-        for (i, (&value, code)) in src
-            .iter()
-            .zip(out.chunks_exact_mut(dtype.size_bytes()))
-            .enumerate()
-        {
+        for (i, (&value, code)) in src.iter().zip(out.chunks_exact_mut(dtype.size_bytes())).enumerate() {
             store(code, encode(dtype, value, cast.skip(i as u64)));
         }
     } else if dtype.is_integer() {
@@ -79,9 +75,7 @@ pub fn convert_slice(from: Dtype, src: &[u8], to: Dtype, out: &mut [u8], cast: C
     check(from, src.len(), count);
     check(to, out.len(), count);
     let mut values = [0.0; PIECE];
-    let pieces = src
-        .chunks(PIECE * from.size_bytes())
-        .zip(out.chunks_mut(PIECE * to.size_bytes()));
+    let pieces = src.chunks(PIECE * from.size_bytes()).zip(out.chunks_mut(PIECE * to.size_bytes()));
     for (i, (src, out)) in pieces.enumerate() {
         let values = &mut values[..src.len() / from.size_bytes()];
         decode_slice(from, src, values);
@@ -104,17 +98,8 @@ pub fn round_slice(dtype: Dtype, values: &mut [f32], cast: Cast) {
 }
 
 fn check(dtype: Dtype, bytes: usize, count: usize) {
-    assert!(
-        !dtype.is_packed(),
-        "{} is a word of four codes: unpack it first",
-        dtype.name()
-    );
-    assert_eq!(
-        bytes,
-        count * dtype.size_bytes(),
-        "{count} elements of {}",
-        dtype.name()
-    );
+    assert!(!dtype.is_packed(), "{} is a word of four codes: unpack it first", dtype.name());
+    assert_eq!(bytes, count * dtype.size_bytes(), "{count} elements of {}", dtype.name());
 }
 
 fn load(code: &[u8]) -> u32 {
@@ -174,17 +159,12 @@ impl<L: Layout, const SATURATE: bool> Kernel for EncodeStochastic<'_, L, SATURAT
     #[inline(always)]
     fn run(self) {
         let mut draws = [0; PIECE];
-        let pieces = L::Word::split_mut(self.out)
-            .chunks_mut(PIECE)
-            .zip(self.src.chunks(PIECE));
+        let pieces = L::Word::split_mut(self.out).chunks_mut(PIECE).zip(self.src.chunks(PIECE));
         for (i, (out, src)) in pieces.enumerate() {
             let draws = &mut draws[..src.len()];
             self.draws.skip((i * PIECE) as u64).fill_inline(draws);
             for ((code, &value), &draw) in out.iter_mut().zip(src).zip(draws.iter()) {
-                *code = L::Word::store(lane::encode_stochastic::<L, SATURATE>(
-                    value.to_bits(),
-                    draw,
-                ));
+                *code = L::Word::store(lane::encode_stochastic::<L, SATURATE>(value.to_bits(), draw));
             }
         }
     }
@@ -267,15 +247,7 @@ mod tests {
     fn casts() -> [Cast; 4] {
         let draws = Draws::new(11, 2).skip(5);
         let drawn = Cast::stochastic(draws);
-        [
-            Cast::NEAREST,
-            Cast::SATURATE,
-            drawn,
-            Cast {
-                overflow: Overflow::Saturate,
-                ..drawn
-            },
-        ]
+        [Cast::NEAREST, Cast::SATURATE, drawn, Cast { overflow: Overflow::Saturate, ..drawn }]
     }
 
     /// Every exponent and sign, with mantissas at, just below and just above the halves of every format.
@@ -284,13 +256,7 @@ mod tests {
         for head in 0..0x200u32 {
             for bit in 0..=23u32 {
                 let mantissa = (1u32 << bit) & 0x7f_ffff;
-                for near in [
-                    mantissa,
-                    mantissa.wrapping_sub(1),
-                    mantissa + 1,
-                    !mantissa,
-                    mantissa * 3,
-                ] {
+                for near in [mantissa, mantissa.wrapping_sub(1), mantissa + 1, !mantissa, mantissa * 3] {
                     values.push(f32::from_bits((head << 23) | (near & 0x7f_ffff)));
                 }
             }
@@ -306,12 +272,7 @@ mod tests {
                 encode_slice(dtype, src, &mut out, cast);
                 for (i, (&value, code)) in src.iter().zip(out.chunks(size)).enumerate() {
                     let want = encode(dtype, value, cast.skip(i as u64));
-                    assert_eq!(
-                        load(code),
-                        want,
-                        "{dtype:?} {:#010x} {cast:?}",
-                        value.to_bits()
-                    );
+                    assert_eq!(load(code), want, "{dtype:?} {:#010x} {cast:?}", value.to_bits());
                 }
             }
         }
@@ -330,19 +291,12 @@ mod tests {
                 4 => hard_values().into_iter().map(f32::to_bits).collect(),
                 _ => (0..1 << (8 * size)).collect(),
             };
-            let bytes: Vec<u8> = codes
-                .iter()
-                .flat_map(|code| code.to_le_bytes()[..size].to_vec())
-                .collect();
+            let bytes: Vec<u8> = codes.iter().flat_map(|code| code.to_le_bytes()[..size].to_vec()).collect();
             in_every_form(|| {
                 let mut out = vec![0.0; codes.len()];
                 decode_slice(dtype, &bytes, &mut out);
                 for (&code, value) in codes.iter().zip(&out) {
-                    assert_eq!(
-                        value.to_bits(),
-                        decode(dtype, code).to_bits(),
-                        "{dtype:?} {code:#x}"
-                    );
+                    assert_eq!(value.to_bits(), decode(dtype, code).to_bits(), "{dtype:?} {code:#x}");
                 }
             });
         }
@@ -365,10 +319,7 @@ mod tests {
             let mut rounded = src.clone();
             round_slice(Dtype::Float8E4m3fn, &mut rounded, cast);
             assert!(
-                rounded
-                    .iter()
-                    .zip(&whole)
-                    .all(|(value, &code)| *value == decode(Dtype::Float8E4m3fn, code.into()))
+                rounded.iter().zip(&whole).all(|(value, &code)| *value == decode(Dtype::Float8E4m3fn, code.into()))
             );
         }
     }

@@ -57,7 +57,8 @@ fn other(object: &Bound<'_, PyAny>) -> PyResult<Argument> {
         return Ok(Argument::Int(value));
     }
     let is_array = object.hasattr("shape")?;
-    let is_scalar = object.hasattr("dtype")? && object.getattr("ndim").and_then(|rank| rank.extract::<usize>()).ok() == Some(0);
+    let is_scalar =
+        object.hasattr("dtype")? && object.getattr("ndim").and_then(|rank| rank.extract::<usize>()).ok() == Some(0);
     if object.hasattr("__float__")?
         && (!is_array || is_scalar)
         && let Ok(value) = object.extract()

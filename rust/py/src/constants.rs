@@ -80,7 +80,9 @@ pub(crate) fn space(object: &Bound<'_, PyAny>) -> PyResult<Space> {
         Err(_) => object.getattr("value").and_then(|value| value.extract::<String>()).unwrap_or_default(),
     };
     Space::from_name(&name).ok_or_else(|| {
-        PyTypeError::new_err(format!("buffer: {object} is none of nl.sbuf, nl.psum, nl.private_hbm (nl.hbm), nl.shared_hbm"))
+        PyTypeError::new_err(format!(
+            "buffer: {object} is none of nl.sbuf, nl.psum, nl.private_hbm (nl.hbm), nl.shared_hbm"
+        ))
     })
 }
 

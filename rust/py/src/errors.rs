@@ -54,7 +54,11 @@ pub(crate) fn file(py: Python<'_>, error: &FileError) -> PyErr {
 }
 
 /// A finding as a dict: rule, instruction, operand, value, limit, fix, message, file, line.
-pub(crate) fn finding<'py>(py: Python<'py>, finding: &StoredFinding, location: (&str, u32)) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn finding<'py>(
+    py: Python<'py>,
+    finding: &StoredFinding,
+    location: (&str, u32),
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("rule", &finding.rule)?;
     dict.set_item("instruction", &finding.instruction)?;

@@ -22,7 +22,11 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// File number and line of the user's innermost frame; `add_file` gives a new file its number.
-    pub(crate) fn user_line(&mut self, py: Python<'_>, mut add_file: impl FnMut(&str) -> u32) -> PyResult<Option<(u32, u32)>> {
+    pub(crate) fn user_line(
+        &mut self,
+        py: Python<'_>,
+        mut add_file: impl FnMut(&str) -> u32,
+    ) -> PyResult<Option<(u32, u32)>> {
         // SAFETY: the interpreter is attached; the call gives a borrowed reference or null.
         let frame = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast()) };
         let mut next = frame;

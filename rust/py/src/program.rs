@@ -164,7 +164,9 @@ impl Program {
     #[getter]
     fn written_inputs(&self) -> Vec<u32> {
         let written = |tensor: &TensorId| {
-            let writes = |instruction: &trn3_isa::Instruction| instruction.written_operands().any(|operand| operand.tensor == *tensor);
+            let writes = |instruction: &trn3_isa::Instruction| {
+                instruction.written_operands().any(|operand| operand.tensor == *tensor)
+            };
             self.program.instructions.iter().any(writes)
         };
         let inputs = self.program.inputs.iter().enumerate();
@@ -220,12 +222,16 @@ impl Program {
         checks: &str,
     ) -> PyResult<Vec<Py<PyAny>>> {
         let program = &self.program;
-        let checks = Strictness::from_name(checks)
-            .ok_or_else(|| PyValueError::new_err(format!("checks: '{checks}' is none of lenient, documented, hardware")))?;
+        let checks = Strictness::from_name(checks).ok_or_else(|| {
+            PyValueError::new_err(format!("checks: '{checks}' is none of lenient, documented, hardware"))
+        })?;
         if inputs.len() != program.inputs.len() || outputs.len() != program.outputs.len() {
             return Err(PyValueError::new_err(format!(
                 "run: {} inputs and {} outputs given, the program has {} and {}",
-                inputs.len(), outputs.len(), program.inputs.len(), program.outputs.len()
+                inputs.len(),
+                outputs.len(),
+                program.inputs.len(),
+                program.outputs.len()
             )));
         }
         let options = RunOptions { seed, stochastic_rounding, checks };
@@ -246,7 +252,11 @@ impl Program {
             if trn3_mem::HostBytes::bytes(&array).len() as u64 != info.bytes() {
                 return Err(PyValueError::new_err(format!(
                     "run: {}: the array has {} bytes, the program was recorded for {} ({:?} {})",
-                    info.name, trn3_mem::HostBytes::bytes(&array).len(), info.bytes(), info.shape.as_slice(), info.dtype.name()
+                    info.name,
+                    trn3_mem::HostBytes::bytes(&array).len(),
+                    info.bytes(),
+                    info.shape.as_slice(),
+                    info.dtype.name()
                 )));
             }
             if !lent.contains(&slab) {
@@ -303,6 +313,11 @@ impl Program {
     }
 
     fn __repr__(&self) -> String {
-        format!("<Program {} for {}: {} instructions>", self.program.kernel, self.program.target, self.program.instructions.len())
+        format!(
+            "<Program {} for {}: {} instructions>",
+            self.program.kernel,
+            self.program.target,
+            self.program.instructions.len()
+        )
     }
 }

@@ -39,8 +39,9 @@ pub(crate) struct Recorder {
 
 /// An error about a kernel rather than an instruction of it, at the user's line.
 fn out_of_scope(py: Python<'_>, instruction: &'static str, value: &str, limit: &str) -> PyErr {
-    let violation = Violation::new("kernel.scope", "tensor", value, limit, "pass arrays to a kernel, and return what it makes")
-        .in_instruction(instruction);
+    let violation =
+        Violation::new("kernel.scope", "tensor", value, limit, "pass arrays to a kernel, and return what it makes")
+            .in_instruction(instruction);
     let mut file = String::new();
     let place = Frames::default().user_line(py, |name| {
         file = name.to_string();
@@ -53,11 +54,21 @@ fn out_of_scope(py: Python<'_>, instruction: &'static str, value: &str, limit: &
 }
 
 fn ended(py: Python<'_>) -> PyErr {
-    out_of_scope(py, "tensor", "belongs to a kernel that has ended", "the tensors of a kernel live while it is recorded")
+    out_of_scope(
+        py,
+        "tensor",
+        "belongs to a kernel that has ended",
+        "the tensors of a kernel live while it is recorded",
+    )
 }
 
-fn foreign(py: Python<'_>, instruction: &'static str) -> PyErr {
-    out_of_scope(py, instruction, "belongs to another kernel", "the tensors of an instruction belong to the kernel being recorded")
+pub(crate) fn foreign(py: Python<'_>, instruction: &'static str) -> PyErr {
+    out_of_scope(
+        py,
+        instruction,
+        "belongs to another kernel",
+        "the tensors of an instruction belong to the kernel being recorded",
+    )
 }
 
 /// Whether every tensor of an argument belongs to the recorder.
@@ -211,7 +222,12 @@ impl Recorder {
     }
 
     /// Declares an argument of the kernel.
-    fn input(slf: &Bound<'_, Self>, name: &str, dtype: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    fn input(
+        slf: &Bound<'_, Self>,
+        name: &str,
+        dtype: &Bound<'_, PyAny>,
+        array: &Bound<'_, PyAny>,
+    ) -> PyResult<Tensor> {
         let dtype = constants::dtype(dtype)?;
         let shape: Vec<i64> = array.getattr("shape")?.extract()?;
         let mut inner = slf.get().lock();
@@ -249,7 +265,12 @@ impl Recorder {
     }
 
     /// Declares a tensor whose values the Program carries.
-    fn constant(slf: &Bound<'_, Self>, name: &str, dtype: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    fn constant(
+        slf: &Bound<'_, Self>,
+        name: &str,
+        dtype: &Bound<'_, PyAny>,
+        array: &Bound<'_, PyAny>,
+    ) -> PyResult<Tensor> {
         let dtype = constants::dtype(dtype)?;
         let shape: Vec<i64> = array.getattr("shape")?.extract()?;
         let bytes = HostArray::new(array)?.bytes().to_vec();
@@ -329,8 +350,14 @@ pub(crate) fn emit(py: Python<'_>, code: u8, name: Option<&str>, arguments: &Bou
     }
     let Some(recorder) = recorder else {
         let definition = opcode.definition();
-        let violation = Violation::new("argument.type", "dst", "is no tensor", "must be a tensor of the kernel", "see the instruction's reference")
-            .in_instruction(definition.name);
+        let violation = Violation::new(
+            "argument.type",
+            "dst",
+            "is no tensor",
+            "must be a tensor of the kernel",
+            "see the instruction's reference",
+        )
+        .in_instruction(definition.name);
         return Err(errors::violation(py, &violation, None));
     };
     if !arguments.iter_borrowed().all(|item| belongs(&item, &recorder)) {

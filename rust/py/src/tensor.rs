@@ -4,7 +4,7 @@
 
 use crate::constants;
 use crate::errors;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, foreign};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -15,7 +15,7 @@ use trn3_mem::{Index, View, Violation};
 /// A tensor in SBUF, PSUM or HBM, or a view of one.
 ///
 /// Views share the tensor's storage and cost nothing on the device. Made by ``nl.ndarray``.
-#[pyclass(frozen, module = "trn3.nki", name = "NkiTensor", subclass)]
+#[pyclass(frozen, module = "trn3.nki", name = "NkiTensor")]
 pub(crate) struct Tensor {
     pub(crate) view: View,
     pub(crate) recorder: Py<Recorder>,
@@ -230,7 +230,11 @@ impl Tensor {
         let shape = numbers(shape)?;
         let mut view = self.view.clone();
         if shape.len() != view.dims.len() {
-            return Err(PyValueError::new_err(format!("broadcast_to: {:?} has another rank than {:?}", shape.as_slice(), view.shape().as_slice())));
+            return Err(PyValueError::new_err(format!(
+                "broadcast_to: {:?} has another rank than {:?}",
+                shape.as_slice(),
+                view.shape().as_slice()
+            )));
         }
         for (axis, &count) in shape.iter().enumerate() {
             if i64::from(view.dims[axis].count) != count {
@@ -294,7 +298,8 @@ impl Tensor {
         dtype: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Tensor> {
         if scalar_offset.is_some() {
-            let message = "ap: scalar_offset: run-time scalars are not there yet; use a static offset [tensor.ap.scalar_offset]";
+            let message =
+                "ap: scalar_offset: run-time scalars are not there yet; use a static offset [tensor.ap.scalar_offset]";
             return Err(PyErr::from_value(errors::class(py, "UnimplementedError")?.call1((message,))?));
         }
         let dtype = dtype.map_or(Ok(self.view.dtype), |dtype| constants::dtype(&dtype))?;
@@ -302,6 +307,9 @@ impl Tensor {
         let Some(rows) = vector_offset else {
             return self.derived(py, self.view.access_pattern(&pairs, offset.unwrap_or(0), dtype));
         };
+        if !rows.get().recorder.is(&self.recorder) {
+            return Err(foreign(py, "ap"));
+        }
         if self.view.space.is_on_chip() || indirect_dim != 0 || pairs.is_empty() {
             let violation = Violation::new(
                 "tensor.ap.vector_offset",
@@ -337,7 +345,11 @@ impl Tensor {
 
     /// The values, as a NumPy array; while recording this runs the kernel so far.
     #[pyo3(signature = (dtype = None, copy = None))]
-    fn __array__<'py>(slf: &Bound<'py, Self>, dtype: Option<Bound<'py, PyAny>>, copy: Option<bool>) -> PyResult<Bound<'py, PyAny>> {
+    fn __array__<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let _ = copy;
         let values = slf.get().recorder.get().read(slf.py(), &slf.get().view)?;
         match dtype {
@@ -348,7 +360,13 @@ impl Tensor {
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let tensor = slf.get();
-        let head = format!("{}: {} {:?} in {}", tensor.name(), tensor.view.dtype.name(), tensor.view.shape().as_slice(), tensor.view.space.name());
+        let head = format!(
+            "{}: {} {:?} in {}",
+            tensor.name(),
+            tensor.view.dtype.name(),
+            tensor.view.shape().as_slice(),
+            tensor.view.space.name()
+        );
         if !tensor.recorder.get().can_read() {
             return Ok(format!("<{head}>"));
         }

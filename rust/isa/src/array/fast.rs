@@ -85,7 +85,13 @@ mod avx512 {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,fma")]
     pub(super) fn run_fused(job: Job<'_, '_, f32>) {
-        block::run(job, |stationary, moving, tile| multiply_fused(stationary, moving, tile));
+        block::run(job, |stationary, moving, tile, columns| {
+            if columns <= VECTOR {
+                multiply_fused::<1>(stationary, moving, tile);
+            } else {
+                multiply_fused::<{ TILE_N / VECTOR }>(stationary, moving, tile);
+            }
+        });
     }
 
     /// Zen 4 overlaps separate products and sums better at 256 bits: 86 against 71 GFLOP/s.

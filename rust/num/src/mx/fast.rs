@@ -50,6 +50,9 @@ pub fn quantize(
     scales: &mut [u8],
 ) {
     extent.check(values.count(), codes.len(), scales.len());
+    if extent.count() == 0 {
+        return;
+    }
     match values {
         Values::F32(values) => quantize_from(values, extent, element, rule, codes, scales),
         Values::Bytes(dtype, bytes) => {
@@ -89,14 +92,11 @@ fn quantize_from<S: Source>(
 /// # Panics
 ///
 /// If a slice does not have the extent's size, or if the grouped axis is not a multiple of 32.
-pub fn dequantize(
-    codes: &[u8],
-    scales: &[u8],
-    extent: Extent,
-    element: Element,
-    values: &mut [f32],
-) {
+pub fn dequantize(codes: &[u8], scales: &[u8], extent: Extent, element: Element, values: &mut [f32]) {
     extent.check(values.len(), codes.len(), scales.len());
+    if extent.count() == 0 {
+        return;
+    }
     with_element!(element, L => {
         let layout = PhantomData::<L>;
         if extent.inner == 1 {
@@ -186,16 +186,8 @@ fn encode_scaled<L: Layout>(value: u32, inverse: f32) -> u8 {
 fn decode_scaled<L: Layout>(code: u8, power: u32) -> u32 {
     let value = lane::decode::<L>(code.into());
     let product = (f32::from_bits(value) * f32::from_bits(power)).to_bits();
-    let product = if value & MAGNITUDE > INFINITY {
-        value
-    } else {
-        product
-    };
-    if power == QUIET_NAN {
-        QUIET_NAN
-    } else {
-        product
-    }
+    let product = if value & MAGNITUDE > INFINITY { value } else { product };
+    if power == QUIET_NAN { QUIET_NAN } else { product }
 }
 
 struct QuantizeRows<'a, L, S> {
@@ -212,21 +204,8 @@ impl<L: Layout, S: Source> Kernel for QuantizeRows<'_, L, S> {
 
     #[inline(always)]
     fn run(self) {
-        let QuantizeRows {
-            layout: _,
-            values,
-            element,
-            rule,
-            codes,
-            scales,
-        } = self;
-        for (i, (codes, scale)) in codes
-            .as_chunks_mut::<GROUP>()
-            .0
-            .iter_mut()
-            .zip(scales)
-            .enumerate()
-        {
+        let QuantizeRows { layout: _, values, element, rule, codes, scales } = self;
+        for (i, (codes, scale)) in codes.as_chunks_mut::<GROUP>().0.iter_mut().zip(scales).enumerate() {
             let mut bits = [0; GROUP];
             values.load(i * GROUP, &mut bits);
             let amax = bits.iter().fold(0, |amax, bits| amax.max(bits & MAGNITUDE));
@@ -258,20 +237,10 @@ impl<L: Layout, S: Source> Kernel for QuantizeColumns<'_, L, S> {
 
     #[inline(always)]
     fn run(self) {
-        let QuantizeColumns {
-            layout: _,
-            values,
-            inner,
-            element,
-            rule,
-            codes,
-            scales,
-        } = self;
+        let QuantizeColumns { layout: _, values, inner, element, rule, codes, scales } = self;
         // Rows a power of two apart evict each other from the cache, so a strip is copied once.
         let mut strip_bits = [[0; STRIP]; GROUP];
-        let bands = codes
-            .chunks_exact_mut(GROUP * inner)
-            .zip(scales.chunks_exact_mut(inner));
+        let bands = codes.chunks_exact_mut(GROUP * inner).zip(scales.chunks_exact_mut(inner));
         for (band, (codes, scales)) in bands.enumerate() {
             for (strip, scales) in scales.chunks_mut(STRIP).enumerate() {
                 let (first, width) = (strip * STRIP, scales.len());
@@ -316,12 +285,7 @@ impl<L: Layout> Kernel for DequantizeRows<'_, L> {
 
     #[inline(always)]
     fn run(self) {
-        let groups = self
-            .values
-            .as_chunks_mut::<GROUP>()
-            .0
-            .iter_mut()
-            .zip(self.codes.as_chunks::<GROUP>().0);
+        let groups = self.values.as_chunks_mut::<GROUP>().0.iter_mut().zip(self.codes.as_chunks::<GROUP>().0);
         for ((values, codes), &scale) in groups.zip(self.scales) {
             let power = lane::decode::<lane::Float8E8m0fnu>(scale.into());
             for (value, &code) in values.iter_mut().zip(codes) {
@@ -344,10 +308,7 @@ impl<L: Layout> Kernel for DequantizeColumns<'_, L> {
 
     #[inline(always)]
     fn run(self) {
-        let rows = self
-            .values
-            .chunks_exact_mut(self.inner)
-            .zip(self.codes.chunks_exact(self.inner));
+        let rows = self.values.chunks_exact_mut(self.inner).zip(self.codes.chunks_exact(self.inner));
         for (row, (values, codes)) in rows.enumerate() {
             let scales = &self.scales[row / GROUP * self.inner..][..self.inner];
             for ((value, &code), &scale) in values.iter_mut().zip(codes).zip(scales) {
@@ -391,9 +352,7 @@ impl Kernel for Largest<'_> {
 
     #[inline(always)]
     fn run(self) -> u32 {
-        self.values
-            .iter()
-            .fold(0, |amax, value| amax.max(value.to_bits() & MAGNITUDE))
+        self.values.iter().fold(0, |amax, value| amax.max(value.to_bits() & MAGNITUDE))
     }
 }
 
@@ -412,26 +371,9 @@ mod tests {
         let (mut codes, mut scales) = (vec![0; values.len()], vec![0; values.len() / GROUP]);
         let (mut want_codes, mut want_scales) = (codes.clone(), scales.clone());
         let (mut back, mut want_back) = (vec![0.0; values.len()], vec![0.0; values.len()]);
-        for (element, rule) in ELEMENTS
-            .into_iter()
-            .flat_map(|element| RULES.map(|rule| (element, rule)))
-        {
-            quantize_reference(
-                values,
-                extent,
-                element,
-                rule,
-                &mut want_codes,
-                &mut want_scales,
-            );
-            quantize(
-                Values::F32(values),
-                extent,
-                element,
-                rule,
-                &mut codes,
-                &mut scales,
-            );
+        for (element, rule) in ELEMENTS.into_iter().flat_map(|element| RULES.map(|rule| (element, rule))) {
+            quantize_reference(values, extent, element, rule, &mut want_codes, &mut want_scales);
+            quantize(Values::F32(values), extent, element, rule, &mut codes, &mut scales);
             assert_eq!(scales, want_scales, "{element:?} {rule:?} {extent:?}");
             assert_eq!(codes, want_codes, "{element:?} {rule:?} {extent:?}");
             for dtype in [Dtype::Float32, Dtype::Bfloat16, Dtype::Float16] {
@@ -439,34 +381,13 @@ mod tests {
                 encode_slice(dtype, values, &mut bytes, Cast::NEAREST);
                 let mut narrow = vec![0.0; values.len()];
                 crate::decode_slice(dtype, &bytes, &mut narrow);
-                quantize_reference(
-                    &narrow,
-                    extent,
-                    element,
-                    rule,
-                    &mut want_codes,
-                    &mut want_scales,
-                );
-                quantize(
-                    Values::Bytes(dtype, &bytes),
-                    extent,
-                    element,
-                    rule,
-                    &mut codes,
-                    &mut scales,
-                );
-                assert_eq!(
-                    (&codes, &scales),
-                    (&want_codes, &want_scales),
-                    "{dtype:?} {element:?} {rule:?}"
-                );
+                quantize_reference(&narrow, extent, element, rule, &mut want_codes, &mut want_scales);
+                quantize(Values::Bytes(dtype, &bytes), extent, element, rule, &mut codes, &mut scales);
+                assert_eq!((&codes, &scales), (&want_codes, &want_scales), "{dtype:?} {element:?} {rule:?}");
             }
             dequantize_reference(&codes, &scales, extent, element, &mut want_back);
             dequantize(&codes, &scales, extent, element, &mut back);
-            let same = back
-                .iter()
-                .zip(&want_back)
-                .all(|(a, b)| a.to_bits() == b.to_bits());
+            let same = back.iter().zip(&want_back).all(|(a, b)| a.to_bits() == b.to_bits());
             assert!(same, "{element:?} {rule:?} {extent:?}");
         }
     }
@@ -477,18 +398,7 @@ mod tests {
             .filter(|inner| count.is_multiple_of(GROUP * inner))
             .flat_map(|inner| {
                 let rest = count / inner;
-                [
-                    Extent {
-                        outer: 1,
-                        length: rest,
-                        inner,
-                    },
-                    Extent {
-                        outer: rest / GROUP,
-                        length: GROUP,
-                        inner,
-                    },
-                ]
+                [Extent { outer: 1, length: rest, inner }, Extent { outer: rest / GROUP, length: GROUP, inner }]
             })
             .collect()
     }
@@ -499,21 +409,14 @@ mod tests {
         for exponent in [0u32, 1, 8, 15, 100, 127, 200, 253, 254] {
             for group in 0..4u32 {
                 for i in 0..GROUP as u32 {
-                    let bits = (exponent << 23)
-                        | ((i * 0x0004_2321 + group * 0x11_1111) & 0x7f_ffff)
-                        | (i % 2) << 31;
+                    let bits = (exponent << 23) | ((i * 0x0004_2321 + group * 0x11_1111) & 0x7f_ffff) | (i % 2) << 31;
                     values.push(f32::from_bits(bits));
                 }
             }
         }
         let zeros = [0.0, -0.0];
         values.extend((0..GROUP).map(|i| zeros[i % 2]));
-        for special in [
-            f32::INFINITY,
-            f32::NEG_INFINITY,
-            f32::NAN,
-            f32::from_bits(0xff80_0001),
-        ] {
+        for special in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::from_bits(0xff80_0001)] {
             for at in [0, GROUP - 1] {
                 values.extend((0..GROUP).map(|i| if i == at { special } else { i as f32 }));
             }
@@ -531,20 +434,16 @@ mod tests {
     }
 
     #[test]
+    fn empty_arrays_are_left_alone() {
+        for (outer, length, inner) in [(1, 0, 1), (0, 32, 1), (3, 32, 0), (3, 0, 4)] {
+            check(&[], Extent { outer, length, inner });
+        }
+    }
+
+    #[test]
     fn wide_rows_equal_the_reference() {
-        let values: Vec<f32> = (0..GROUP * 2 * 200)
-            .map(|i| (i as f32 * 0.77).sqrt() - 30.0)
-            .collect();
-        in_every_form(|| {
-            check(
-                &values,
-                Extent {
-                    outer: 2,
-                    length: GROUP,
-                    inner: 200,
-                },
-            )
-        });
+        let values: Vec<f32> = (0..GROUP * 2 * 200).map(|i| (i as f32 * 0.77).sqrt() - 30.0).collect();
+        in_every_form(|| check(&values, Extent { outer: 2, length: GROUP, inner: 200 }));
     }
 
     #[test]
@@ -555,11 +454,7 @@ mod tests {
             for scale in [0, 1, 100, 127, 200, 253, 254, 255] {
                 encode_scaled_slice(&values, scale, element, &mut codes);
                 for (&value, &code) in values.iter().zip(&codes) {
-                    assert_eq!(
-                        code,
-                        encode_element(value, scale, element),
-                        "{element:?} {scale} {value}"
-                    );
+                    assert_eq!(code, encode_element(value, scale, element), "{element:?} {scale} {value}");
                 }
             }
         }

@@ -31,11 +31,7 @@ pub fn unpack_x4(element: Element, words: &[u8], codes: &mut [u8]) {
 
 fn check(element: Element, codes: usize, words: usize) {
     assert_eq!(codes % 4, 0, "a word holds four codes");
-    assert_eq!(
-        words,
-        codes / 4 * element.packed().size_bytes(),
-        "bytes of words for {codes} codes"
-    );
+    assert_eq!(words, codes / 4 * element.packed().size_bytes(), "bytes of words for {codes} codes");
 }
 
 struct Pack<'a> {

@@ -15,11 +15,7 @@ pub fn scale_byte(amax_bits: u32, element: Element, rule: ScaleRule) -> u8 {
     };
     // A finite exponent field is at most 254, so the upper clamp of the rule (254) never acts.
     let byte = (amax_bits >> 23).saturating_sub(target) as u8;
-    if amax_bits >= INFINITY {
-        SCALE_NAN
-    } else {
-        byte
-    }
+    if amax_bits >= INFINITY { SCALE_NAN } else { byte }
 }
 
 /// The code of one value under a scale: divided by the scale, rounded to nearest even, saturating.
@@ -39,11 +35,7 @@ pub fn decode_element(code: u8, scale: u8, element: Element) -> f32 {
         return f32::from_bits(0x7fc0_0000);
     }
     let value = decode(element.dtype(), code.into());
-    if value.is_nan() {
-        value
-    } else {
-        value * decode(Dtype::Float8E8m0fnu, scale.into())
-    }
+    if value.is_nan() { value } else { value * decode(Dtype::Float8E8m0fnu, scale.into()) }
 }
 
 /// 2^(127 - byte); the byte 254 gives the subnormal 2^-127.
@@ -68,10 +60,7 @@ pub fn quantize_reference(
 ) {
     extent.check(values.len(), codes.len(), scales.len());
     for (group, scale) in scales.iter_mut().enumerate() {
-        let amax = members(extent, group)
-            .map(|at| values[at].to_bits() & 0x7fff_ffff)
-            .max()
-            .unwrap_or(0);
+        let amax = members(extent, group).map(|at| values[at].to_bits() & 0x7fff_ffff).max().unwrap_or(0);
         *scale = scale_byte(amax, element, rule);
         for at in members(extent, group) {
             codes[at] = encode_element(values[at], *scale, element);
@@ -84,13 +73,7 @@ pub fn quantize_reference(
 /// # Panics
 ///
 /// As [`quantize_reference`].
-pub fn dequantize_reference(
-    codes: &[u8],
-    scales: &[u8],
-    extent: Extent,
-    element: Element,
-    values: &mut [f32],
-) {
+pub fn dequantize_reference(codes: &[u8], scales: &[u8], extent: Extent, element: Element, values: &mut [f32]) {
     extent.check(values.len(), codes.len(), scales.len());
     for (group, &scale) in scales.iter().enumerate() {
         for at in members(extent, group) {
@@ -122,10 +105,7 @@ mod tests {
         assert_eq!(byte(6.0, Element::E2m1, ScaleRule::Ocp), 127);
         assert_eq!(byte(0.0, Element::E4m3fn, ScaleRule::Hardware), 0);
         assert_eq!(byte(f32::MAX, Element::E2m1, ScaleRule::Hardware), 253);
-        assert_eq!(
-            byte(f32::INFINITY, Element::E4m3fn, ScaleRule::Hardware),
-            0xff
-        );
+        assert_eq!(byte(f32::INFINITY, Element::E4m3fn, ScaleRule::Hardware), 0xff);
         assert_eq!(byte(f32::NAN, Element::E5m2, ScaleRule::Ocp), 0xff);
     }
 
@@ -150,10 +130,7 @@ mod tests {
         assert_eq!(encode_element(-f32::NAN, 127, Element::E2m1), 0);
         assert_eq!(encode_element(1.0, 0xff, Element::E4m3fn), 0x7f);
         assert_eq!(encode_element(f32::MAX, 254, Element::E2m1), 4); // 2 - 2^-23 rounds to 2.
-        assert_eq!(
-            decode_element(0x7e, 0, Element::E4m3fn),
-            448.0 * 2f32.powi(-127)
-        );
+        assert_eq!(decode_element(0x7e, 0, Element::E4m3fn), 448.0 * 2f32.powi(-127));
         assert_eq!(decode_element(0x7e, 254, Element::E4m3fn), f32::INFINITY);
         assert!(decode_element(0, 0xff, Element::E2m1).is_nan());
     }

@@ -9,8 +9,8 @@
 #![allow(unsafe_code)]
 
 use numpy::npyffi::{
-    NPY_NEEDS_PYAPI, NPY_SCALARKIND, NPY_TYPES, NPY_USE_GETITEM, NPY_USE_SETITEM, NpyTypes, PY_ARRAY_API,
-    PY_UFUNC_API, PyArray_ArrFuncs, PyArray_Descr, PyArray_DescrProto, get_type_object, npy_intp,
+    NPY_NEEDS_PYAPI, NPY_SCALARKIND, NPY_TYPES, NPY_USE_GETITEM, NPY_USE_SETITEM, NpyTypes, PY_ARRAY_API, PY_UFUNC_API,
+    PyArray_ArrFuncs, PyArray_Descr, PyArray_DescrProto, get_type_object, npy_intp,
 };
 use pyo3::exceptions::{PyImportError, PyTypeError};
 use pyo3::ffi;
@@ -365,13 +365,17 @@ unsafe extern "C" fn scalar_int<U: User>(object: *mut ffi::PyObject) -> *mut ffi
     // Sound: the interpreter calls this with an instance.
     unsafe {
         let word = (*object.cast::<Scalar>()).word;
-        if U::NUMBER { ffi::PyLong_FromDouble(value::<U>(word)) } else { ffi::PyLong_FromUnsignedLong(c_ulong::from(word)) }
+        if U::NUMBER {
+            ffi::PyLong_FromDouble(value::<U>(word))
+        } else {
+            ffi::PyLong_FromUnsignedLong(c_ulong::from(word))
+        }
     }
 }
 
 unsafe extern "C" fn scalar_float<U: User>(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // Sound: the interpreter calls this with an instance.
-    unsafe { 
+    unsafe {
         let py = Python::assume_attached();
         if !U::NUMBER {
             PyTypeError::new_err(format!("{} is four numbers, not one", U::DTYPE.name())).restore(py);
