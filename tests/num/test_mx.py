@@ -24,7 +24,8 @@ RULES = ["hardware", "ocp"]
 
 def reference(group, element, rule):
     """One group of 32 in exact arithmetic: codes and the scale byte."""
-    group = group.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # ml_dtypes reports a signalling NaN.
+        group = group.astype(np.float64)
     amax = np.abs(group).max()
     if not np.isfinite(amax):
         return np.full(32, NAN[element]), 0xFF
@@ -86,7 +87,7 @@ def test_every_half_in_some_group(source, element, rule):
     values = np.arange(1 << 16, dtype=np.uint16).view(source).reshape(-1, 32)
     check_last_axis(values, element, rule)
     shuffled = np.random.default_rng(5).permutation(values.reshape(-1))
-    check_last_axis(shuffled[~np.isnan(shuffled.astype(np.float32))][: 32 * 1000].reshape(-1, 32), element, rule)
+    check_last_axis(shuffled[np.isfinite(shuffled)][: 32 * 1000].reshape(-1, 32), element, rule)
 
 
 @pytest.mark.parametrize("element", ELEMENTS)

@@ -3,8 +3,9 @@
 import pathlib
 
 import numpy as np
-import trn3
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+
+import trn3
 from trn3.nki import isa as nisa
 from trn3.nki import language as nl
 

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+
 import trn3
 from trn3 import nki
 from trn3.nki import isa as nisa

@@ -12,9 +12,25 @@ from typing import Any
 import numpy as np
 
 from trn3 import _native, dtypes
-from trn3.dtypes import (
+from trn3.dtypes import (  # noqa: F401  (the data types are names of this module, as in the public reference)
+    bfloat16,
+    bool_,
+    float4_e2m1fn_x4,
+    float8_e4m3,
+    float8_e4m3fn,
+    float8_e4m3fn_x4,
+    float8_e5m2,
+    float8_e5m2_x4,
+    float8_e8m0fnu,
+    float16,
     float32,
+    int8,
+    int16,
+    int32,
+    tfloat32,
     uint8,
+    uint16,
+    uint32,
 )
 from trn3.errors import RuleError
 

@@ -146,8 +146,8 @@ impl Context<'_> {
         }
         let start = view.partition_start();
         let allowed = match partitions {
-            0..=32 => start % 32 == 0,
-            33..=64 => start % 64 == 0,
+            0..=32 => start.is_multiple_of(32),
+            33..=64 => start.is_multiple_of(64),
             _ => start == 0,
         };
         if !allowed {

@@ -4,7 +4,7 @@
 //! result of arithmetic that is NaN is the canonical quiet NaN, whatever the payloads of the operands, so that the
 //! bits do not depend on the host's processor.
 
-use trn3_num::functions;
+use trn3_num::{Dtype, functions};
 
 /// What kind of values an operator works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +92,16 @@ pub fn canonical(x: f32) -> f32 {
 #[inline(always)]
 fn truth(x: bool) -> f32 {
     f32::from(u8::from(x))
+}
+
+/// Bits of a value that bit operators see; a truth value has one, whatever it is stored in.
+pub fn bits_of(dtype: Dtype) -> u32 {
+    if dtype == Dtype::Bool { 1 } else { 8 * dtype.size_bytes() as u32 }
+}
+
+/// Whether bit operators may combine two types: integers of one width, or truth values.
+pub fn same_bits(a: Dtype, b: Dtype) -> bool {
+    a.is_integer() && b.is_integer() && bits_of(a) == bits_of(b)
 }
 
 impl Operator {

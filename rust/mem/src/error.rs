@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 /// Whose fault a violation is; Python has one exception class for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +22,14 @@ pub enum Fault {
 }
 
 /// A broken rule: instruction, operand, value, limit and fix, in that order.
+///
+/// Boxed, so that a result that carries one is small; the parts are fields of what it dereferences to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
+pub struct Violation(Box<Parts>);
+
+/// The parts of a violation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parts {
     /// Which kind of exception this becomes.
     pub fault: Fault,
     /// Id of the rule, such as `matmul.moving.free_max`.
@@ -39,6 +46,20 @@ pub struct Violation {
     pub fix: Cow<'static, str>,
 }
 
+impl Deref for Violation {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl DerefMut for Violation {
+    fn deref_mut(&mut self) -> &mut Parts {
+        &mut self.0
+    }
+}
+
 impl Violation {
     /// A broken rule of the documents.
     pub fn new(
@@ -48,7 +69,7 @@ impl Violation {
         limit: impl Into<String>,
         fix: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Violation {
+        Violation(Box::new(Parts {
             fault: Fault::Rule,
             rule,
             instruction: "",
@@ -56,7 +77,7 @@ impl Violation {
             value: value.into(),
             limit: limit.into(),
             fix: fix.into(),
-        }
+        }))
     }
 
     /// The same, of another kind.

@@ -13,7 +13,7 @@ mod tile;
 mod view;
 
 pub use coverage::Coverage;
-pub use error::{Fault, Violation};
+pub use error::{Fault, Parts, Violation};
 pub use memory::{Bytes, HostBytes, Memory, Slab};
 pub use tensor::{Role, Space, TensorId, TensorInfo};
 pub use tile::{Geometry, Tile, TileMut};

@@ -127,7 +127,7 @@ fn check_dtypes(dst: &View, data: [&View; 2], scales: [&View; 2]) -> Result<(), 
 
 fn check_shapes(target: &Target, dst: &View, stationary: &View, moving: &View, tile: [u16; 4]) -> Result<(), Violation> {
     let rows = stationary.partitions();
-    if rows != moving.partitions() || rows % 32 != 0 || rows > u32::from(tile[1]) {
+    if rows != moving.partitions() || !rows.is_multiple_of(32) || rows > u32::from(tile[1]) {
         let value = format!("has {} partitions, stationary {rows}", moving.partitions());
         return Err(broken(&PARTITIONS, "moving", value, format!("equal, a multiple of 32, at most {}", tile[1])));
     }

@@ -5,7 +5,7 @@ use crate::context::{Context, ON_CHIP, broken};
 use crate::cost::{Cost, Stream};
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
-use crate::operator::{Class, Operator};
+use crate::operator::{Class, Operator, bits_of, same_bits};
 use crate::rules::{self, Rule};
 use crate::table::{Definition, Exactness, Opcode, no_work};
 use trn3_mem::Violation;
@@ -70,7 +70,7 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     }
     let negate = arguments.flag("negate")?;
     arguments.flag("keepdims")?;
-    let one_width = dst.dtype.is_integer() && data.dtype.is_integer() && dst.dtype.size_bytes() == data.dtype.size_bytes();
+    let one_width = same_bits(dst.dtype, data.dtype);
     if operator.class() == Class::Bitvec && (!one_width || negate) {
         let value = format!("is {} to {}", data.dtype.name(), dst.dtype.name());
         return Err(broken(&BITVEC, "data", value, BITVEC.text));
@@ -141,7 +141,7 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     let length = instruction.constants[1] as usize;
     if operator.class() == Class::Bitvec {
         let tile = machine.tile(&data);
-        let bits = 8 * tile.geometry.dtype.size_bytes() as u32;
+        let bits = bits_of(tile.geometry.dtype);
         let mut words = vec![0; tile.geometry.elements()];
         tile.read_words(0, &mut words);
         let out: Vec<u32> = words

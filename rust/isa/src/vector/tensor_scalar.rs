@@ -5,7 +5,7 @@ use crate::context::{Context, ON_CHIP, SBUF, broken};
 use crate::cost::Cost;
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables, VectorOperand};
-use crate::operator::{Class, Operator};
+use crate::operator::{Class, Operator, bits_of, same_bits};
 use crate::rules::{self, Rule};
 use crate::simd;
 use crate::table::{Definition, Exactness, Opcode, no_work};
@@ -86,8 +86,7 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     for (view, name) in [(dst, "dst"), (data, "data")] {
         context.check_tile(view, name, ON_CHIP)?;
         context.check_unpacked(view, name)?;
-        let bitvec_ok = view.dtype.is_integer() && view.dtype.size_bytes() == data.dtype.size_bytes();
-        if op0.class() == Class::Bitvec && !bitvec_ok {
+        if op0.class() == Class::Bitvec && !same_bits(view.dtype, data.dtype) {
             let value = format!("is {}", view.dtype.name());
             return Err(broken(&BITVEC, name, value, format!("{} needs integers of one width", op0.name())));
         }
@@ -107,8 +106,10 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     if let Some(op1) = op1 {
         operand(context, &mut instruction, arguments, op1, ("operand1", 3, 2), partitions)?;
     }
-    instruction.flags = if arguments.flag("reverse0")? { REVERSE0 } else { 0 }
-        | if arguments.flag("reverse1")? { REVERSE1 } else { 0 };
+    // A unary operator has nothing to swap its operand with.
+    let reverse0 = arguments.flag("reverse0")? && !op0.is_unary();
+    let reverse1 = arguments.flag("reverse1")? && op1.is_some_and(|op1| !op1.is_unary());
+    instruction.flags = if reverse0 { REVERSE0 } else { 0 } | if reverse1 { REVERSE1 } else { 0 };
     Ok(instruction)
 }
 
@@ -201,7 +202,7 @@ fn execute_bits(
 ) -> Result<(), Violation> {
     let [dst, data, ..] = instruction.operands;
     let tile = machine.tile(&data);
-    let bits = 8 * tile.geometry.dtype.size_bytes() as u32;
+    let bits = bits_of(tile.geometry.dtype);
     let row = tile.geometry.row_elements();
     let mut words = vec![0; tile.geometry.elements()];
     tile.read_words(0, &mut words);

@@ -5,7 +5,7 @@ use crate::context::{Context, ON_CHIP, SBUF, broken};
 use crate::cost::Cost;
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
-use crate::operator::{Class, Operator};
+use crate::operator::{Class, Operator, bits_of, same_bits};
 use crate::rules::{self, Rule};
 use crate::simd;
 use crate::table::{Definition, Exactness, Opcode, no_work};
@@ -59,9 +59,7 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     for (view, name) in [(dst, "dst"), (data1, "data1"), (data2, "data2")] {
         context.check_tile(view, name, ON_CHIP)?;
         context.check_unpacked(view, name)?;
-        if operator.class() == Class::Bitvec
-            && (!view.dtype.is_integer() || view.dtype.size_bytes() != data1.dtype.size_bytes())
-        {
+        if operator.class() == Class::Bitvec && !same_bits(view.dtype, data1.dtype) {
             return Err(broken(&DTYPE, name, format!("is {}", view.dtype.name()), format!("{} needs integers of one width", operator.name())));
         }
     }
@@ -95,7 +93,7 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     let integers = [dst, data1, data2].iter().all(|o| matches!(machine.tables.pattern(o).dtype, Dtype::Int32 | Dtype::Uint32));
     let wraps = matches!(operator, Operator::Add | Operator::Subtract | Operator::Multiply);
     if operator.class() == Class::Bitvec || (instruction.engine == Engine::Gpsimd && integers && wraps) {
-        let bits = 8 * machine.tables.pattern(&data1).dtype.size_bytes() as u32;
+        let bits = bits_of(machine.tables.pattern(&data1).dtype);
         let mut x = std::mem::take(&mut machine.scratch.words[0]);
         let mut y = std::mem::take(&mut machine.scratch.words[1]);
         for (operand, words) in [(&data1, &mut x), (&data2, &mut y)] {
