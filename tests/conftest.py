@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
     "trn3",
@@ -11,6 +11,8 @@ settings.register_profile(
     deadline=None,
     database=None,
     max_examples=40,
+    phases=[Phase.explicit, Phase.generate],
+    report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("trn3")

@@ -315,8 +315,8 @@ def _progress() -> Iterator[Progress]:
 def _print(figures: dict[str, Any]) -> None:
     inside = f"{figures['hidden_size']} -> {figures['intermediate_size']} -> {figures['hidden_size']}"
     print(
-        f"{figures['model']} on one core of {figures['target']}: {figures['sentences']} sentences,"
-        f" {figures['tokens']} tokens\n"
+        f"{figures['model']} on one core of {figures['target']}:"
+        f" {figures['sentences']} sentence{'s' * (figures['sentences'] > 1)}, {figures['tokens']} tokens\n"
         f"Embedding, then the feed-forward block of the first layer ({inside}, GELU) with residual and layer norm.\n"
         "Attention comes in a later version: the block takes the embedding's output.\n"
     )

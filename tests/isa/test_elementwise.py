@@ -63,6 +63,11 @@ KEYS = [
 ]
 
 
+def rows(array):
+    """The elements of each partition in order, as FP32."""
+    return fp32(array).reshape(array.shape[0], -1)
+
+
 def compute(function, *values):
     with np.errstate(all="ignore"):
         return fp32(function(*values))
@@ -82,11 +87,11 @@ def views(draw):
             return np.broadcast_to(t[:, 1:2, key[2]], (t.shape[0], 3, 5))
         return broadcast
     if kind == "rows":
-        def rows(t):
+        def columns(t):
             if hasattr(t, "permute"):
                 return t[:, 0:3, 4:5].broadcast(2, 5)
             return np.broadcast_to(t[:, 0:3, 4:5], (t.shape[0], 3, 5))
-        return rows
+        return columns
     return lambda t: t[key]
 
 
@@ -109,7 +114,7 @@ def test_tensor_tensor_arithmetic_is_fp32_and_one_cast(data):
 
     got = execute(body, d, x, y, spaces=spaces)
     want = d.copy()
-    result = compute(ARITHMETIC[name], fp32(view1(x)), fp32(view2(y)))
+    result = compute(ARITHMETIC[name], rows(view1(x)), rows(view2(y)))
     want[dst_key] = cast(result.reshape(want[dst_key].shape), types[0])
     same(got[0], want)
     same(got[1], x)
@@ -247,9 +252,9 @@ def test_tensor_scalar_arithmetic(data):
 
     got = execute(body, d, x, v0, v1, spaces=spaces)
     values = [operands[0], operands[1]]
-    values[0] = fp32(v0[:, 2, 7]).reshape(-1, 1, 1) if values[0] is None else values[0]
-    values[1] = fp32(v1[:, 5, 0]).reshape(-1, 1, 1) if values[1] is None else values[1]
-    result = step(fp32(view(x)), op0, values[0], reverse[0])
+    values[0] = fp32(v0[:, 2, 7]).reshape(-1, 1) if values[0] is None else values[0]
+    values[1] = fp32(v1[:, 5, 0]).reshape(-1, 1) if values[1] is None else values[1]
+    result = step(rows(view(x)), op0, values[0], reverse[0])
     if op1 is not None:
         result = step(result, op1, values[1], reverse[1])
     want = d.copy()

@@ -86,8 +86,10 @@ def test_hard_groups_equal_the_reference(element, rule):
 def test_every_half_in_some_group(source, element, rule):
     values = np.arange(1 << 16, dtype=np.uint16).view(source).reshape(-1, 32)
     check_last_axis(values, element, rule)
-    shuffled = np.random.default_rng(5).permutation(values.reshape(-1))
-    check_last_axis(shuffled[np.isfinite(shuffled)][: 32 * 1000].reshape(-1, 32), element, rule)
+    with np.errstate(invalid="ignore"):
+        finite = values[np.isfinite(values)]
+    shuffled = np.random.default_rng(5).permutation(finite)
+    check_last_axis(shuffled[: 32 * 1000].reshape(-1, 32), element, rule)
 
 
 @pytest.mark.parametrize("element", ELEMENTS)

@@ -1,7 +1,8 @@
 //! The extension module `trn3._native`: conversion between Python and the core, nothing else.
 //!
-//! `unsafe` stands in two modules: `frames`, which asks the interpreter for the caller's line, and `arrays`, which
-//! lends NumPy's memory to a run.
+//! `unsafe` stands in four places: `frames`, which asks the interpreter for the caller's line, `arrays`, which lends
+//! NumPy's memory to a run, `codec::user_dtype`, which registers data types with NumPy, and one call in `tensor` that
+//! unpacks a slice object.
 
 use pyo3::prelude::*;
 

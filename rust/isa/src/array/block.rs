@@ -95,23 +95,15 @@ pub(super) fn run_exact(job: Job<'_, '_, f64>) {
     });
 }
 
-/// `fl32(sum + product)`, rounded once. No FP64 arithmetic here may overflow, which holds up to 2^1000.
+/// `fl32(sum + product)`, rounded once, for a product of at most 22 significant bits, as two 11-bit significands give.
 ///
-/// FP64's sum is rounded to odd, then to FP32: with more than two spare bits, that is the same as one rounding.
+/// Rounding to FP64 first does no harm. Where the FP64 sum is inexact, its terms span more than 53 bits, so the smaller
+/// one, of at most 24 bits, is below 2^-28 of the larger. The larger one is an FP32 number (a product off FP32's
+/// subnormal grid is never that far from a sum on it), the nearest tie is 2^-25 of it away or more, and both roundings
+/// end at that number.
 #[inline(always)]
 pub(super) fn add_exact(sum: f32, product: f64) -> f32 {
-    let wide = f64::from(sum);
-    let total = wide + product;
-    // TwoSum: what the addition lost.
-    let from_product = total - wide;
-    let lost = (wide - (total - from_product)) + (product - from_product);
-    let bits = total.to_bits();
-    if lost == 0.0 || !lost.is_finite() || bits & 1 == 1 {
-        return total as f32;
-    }
-    // The exact sum lies between this even number and its odd neighbour on the side of what was lost.
-    let towards_zero = (lost < 0.0) != (total < 0.0);
-    f64::from_bits(if towards_zero { bits - 1 } else { bits + 1 }) as f32
+    (f64::from(sum) + product) as f32
 }
 
 /// `len` values of `buffer`, from the start of a cache line on.

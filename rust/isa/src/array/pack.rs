@@ -164,9 +164,15 @@ impl<'a> Scales<'a> {
         Scales { codes, columns }
     }
 
-    /// Whether FP32 holds every code of `dtype` times each of these scales: no overflow. (The least, an E5M2 subnormal
-    /// times 2^-127, is a multiple of 2^-143 and so an FP32 number.)
+    /// Whether FP32 holds every code of `dtype` times each of these scales.
     pub(super) fn are_exact_in_f32(&self, dtype: Dtype) -> bool {
+        let scale_max = Scales::max_exact_in_f32(dtype);
+        self.codes.iter().all(|&code| code <= scale_max || code == SCALE_NAN)
+    }
+
+    /// The largest scale that keeps every code of `dtype` below FP32's overflow. (There is no smallest: an E5M2 subnormal
+    /// times 2^-127 is a multiple of 2^-143, so an FP32 number.)
+    pub(super) fn max_exact_in_f32(dtype: Dtype) -> u8 {
         // The largest value lies in [2^n, 2^(n + 1)); FP32 ends below 2^128.
         let exponent_max = match dtype {
             Dtype::Float8E5m2X4 => 15,
@@ -174,8 +180,7 @@ impl<'a> Scales<'a> {
             Dtype::Float4E2m1fnX4 => 2,
             other => unreachable!("{} is not packed", other.name()),
         };
-        let scale_max = 127 - exponent_max + SCALE_ONE;
-        self.codes.iter().all(|&code| code <= scale_max || code == SCALE_NAN)
+        127 - exponent_max + SCALE_ONE
     }
 
     /// The codes that scale partition `row`.

@@ -1,0 +1,56 @@
+"""What the kernels compute, in float64 with NumPy; nothing of trn3 takes part in it."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def relative_error(found, expected):
+    return np.linalg.norm(found.astype(np.float64) - expected) / np.linalg.norm(expected)
+
+
+def layer_norm(x, gamma, beta, eps):
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps) * gamma + beta
+
+
+def gelu(x):
+    return 0.5 * x * (1.0 + np.vectorize(math.erf)(x / math.sqrt(2.0)))
+
+
+def feed_forward(x, w1, b1, w2, b2):
+    return gelu(x.astype(np.float64) @ w1 + b1) @ w2.astype(np.float64) + b2
+
+
+def microscaled(x):
+    """Round a contraction (K, F) to MXFP8: in pieces of 512 rows, 8 neighbours of each quarter of a piece are a group."""
+    out = np.empty(x.shape)
+    for start in range(0, len(x), 512):
+        piece = x[start : start + 512].astype(np.float64)
+        groups = piece.reshape(4, -1, 8, x.shape[1])
+        amax = np.abs(groups).max(axis=(0, 2), keepdims=True)
+        scale = 2.0 ** (np.floor(np.log2(np.where(amax > 0, amax, 1.0))) - 7)
+        rounded = (groups / scale).astype(ml_dtypes.float8_e4m3fn).astype(np.float64) * scale
+        out[start : start + 512] = rounded.reshape(piece.shape)
+    return out
+
+
+def feed_forward_mx(x, w1, b1, w2, b2):
+    """The block with operands rounded as the kernel rounds them, and exact sums."""
+    hidden = microscaled(x.astype(np.float64).T).T @ microscaled(w1) + b1
+    active = gelu(hidden).astype(BFLOAT16).astype(np.float64)
+    return microscaled(active.T).T @ microscaled(w2) + b2
+
+
+def block(tokens, size, hidden, out_size, seed=0):
+    """Draw x, w1, b1, w2, b2 in float32, scaled so that every stage has values about 1."""
+    rng = np.random.default_rng(seed)
+    draw = lambda *shape: rng.standard_normal(shape, np.float32)  # noqa: E731
+    w1 = draw(size, hidden) / np.float32(math.sqrt(size))
+    w2 = draw(hidden, out_size) / np.float32(math.sqrt(hidden))
+    return draw(tokens, size), w1, draw(hidden), w2, draw(out_size)
