@@ -58,7 +58,27 @@ def spec(
             _print_table(tables.load(name), match, as_json)
 
 
-COMMANDS: list[Callable[..., None]] = [spec]
+def demo(
+    sentences: Annotated[
+        list[str] | None, typer.Argument(metavar="[SENTENCE]...", help="What to embed; by default a list of our own.")
+    ] = None,
+    formats: Annotated[
+        list[str] | None, typer.Option("--format", metavar="NAME", help="fp32, bf16 or mxfp8; may be repeated.")
+    ] = None,
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Where the traces go.")] = "out",
+    weights: Annotated[
+        str | None, typer.Option("--weights", metavar="PATH", help="Weights file or its directory.")
+    ] = None,
+    json_file: Annotated[str | None, typer.Option("--json", metavar="FILE", help="Also write the figures here.")] = None,
+) -> None:
+    """Run a part of all-MiniLM-L6-v2 on the emulated core in three formats, against float64."""
+    # Only this command needs the packages of the extra `models`.
+    from trn3 import demo as job
+
+    job.demo(sentences or None, tuple(formats or job.FORMATS), out, weights, json_file)
+
+
+COMMANDS: list[Callable[..., None]] = [spec, demo]
 
 
 class UsageError(Trn3Error, ValueError):

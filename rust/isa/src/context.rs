@@ -125,13 +125,13 @@ impl Context<'_> {
     /// # Errors
     /// A broken rule of `operand.*` or `partition.*`.
     pub fn check_tile(&mut self, view: &View, name: &'static str, spaces: &[Space]) -> Result<(), Violation> {
+        if view.index.is_some() {
+            return Err(broken(&rules::INDIRECT, name, "is indirect", "must be static"));
+        }
         if !spaces.contains(&view.space) {
             let allowed = spaces.iter().map(|space| space.name()).collect::<Vec<_>>().join(" or ");
             let value = format!("is in {}", view.space.name());
             return Err(broken(&rules::OPERAND_SPACE, name, value, format!("must be in {allowed}")));
-        }
-        if view.index.is_some() {
-            return Err(broken(&rules::INDIRECT, name, "is indirect", "must be static"));
         }
         let partitions = view.partitions();
         let limit = self.target.core.sbuf.partitions;

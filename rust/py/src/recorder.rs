@@ -42,13 +42,18 @@ fn out_of_scope(py: Python<'_>, instruction: &'static str, value: &str, limit: &
     let violation =
         Violation::new("kernel.scope", "tensor", value, limit, "pass arrays to a kernel, and return what it makes")
             .in_instruction(instruction);
+    located(py, &violation)
+}
+
+/// An error at the user's line, where no recorder can be asked for it.
+fn located(py: Python<'_>, violation: &Violation) -> PyErr {
     let mut file = String::new();
     let place = Frames::default().user_line(py, |name| {
         file = name.to_string();
         0
     });
     match place {
-        Ok(place) => errors::violation(py, &violation, place.map(|(_, line)| (file.as_str(), line))),
+        Ok(place) => errors::violation(py, violation, place.map(|(_, line)| (file.as_str(), line))),
         Err(error) => error,
     }
 }
@@ -358,7 +363,7 @@ pub(crate) fn emit(py: Python<'_>, code: u8, name: Option<&str>, arguments: &Bou
             "see the instruction's reference",
         )
         .in_instruction(definition.name);
-        return Err(errors::violation(py, &violation, None));
+        return Err(located(py, &violation));
     };
     if !arguments.iter_borrowed().all(|item| belongs(&item, &recorder)) {
         return Err(foreign(py, opcode.definition().name));
