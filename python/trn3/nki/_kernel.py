@@ -153,7 +153,7 @@ class _Inputs:
         return value_key(value)
 
     def handles(self, handles: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The call's arguments with a handle for each array."""
+        """Return the call's arguments with a handle for each array."""
         remaining = iter(handles[number] for number in self.order)
 
         def replaced(value: Any) -> Any:
@@ -431,8 +431,8 @@ def _run(
                 rule="kernel.input_writable",
             )
     outputs: list[np.ndarray[Any, Any]] = []
-    for (_, shape, dtype), number in zip(program.outputs, program.output_inputs, strict=True):
-        outputs.append(lent[number] if number is not None else np.empty(shape, dtype))
+    for (_, shape, dtype), source in zip(program.outputs, program.output_inputs, strict=True):
+        outputs.append(lent[source] if source is not None else np.empty(shape, dtype))
     findings = program.take_recorded_run(outputs) if arrays is not None else None
     if findings is None:
         findings = program.run(lent, outputs, options.seed, options.stochastic_rounding, options.checks)
