@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from emulated import FLOATS, INTEGERS, cast, execute, fp32, random_array, same, simulation
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emulated import FLOATS, INTEGERS, cast, execute, fp32, random_array, same, simulation
 from trn3 import errors, nki
 from trn3.nki import isa as nisa
 from trn3.nki import language as nl

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from emulated import FLOATS, INTEGERS, cast, execute, fp32, numpy_dtype, random_array, same
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emulated import FLOATS, INTEGERS, cast, execute, fp32, numpy_dtype, random_array, same
 from trn3.nki import isa as nisa
 from trn3.nki import language as nl
 

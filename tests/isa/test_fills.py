@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from emulated import FLOATS, INTEGERS, cast, execute, numpy_dtype, same
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emulated import FLOATS, INTEGERS, cast, execute, numpy_dtype, same
 from trn3 import errors
 from trn3.nki import isa as nisa
 from trn3.nki import language as nl

@@ -4,8 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from array_model import multiply_mx, put, quantize, scale_of, unpack
-from emulated import execute, numpy_dtype, same
 
+from emulated import execute, numpy_dtype, same
 from trn3.nki import isa as nisa
 from trn3.nki import language as nl
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from array_model import double_row, multiply, put
-from emulated import execute, numpy_dtype, random_array, same, simulation
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emulated import execute, numpy_dtype, random_array, same, simulation
 from trn3.nki import isa as nisa
 from trn3.nki import language as nl
 

@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from emulated import execute, numpy_dtype, simulation
 
+from emulated import execute, numpy_dtype, simulation
 from trn3.nki import isa as nisa
-from trn3.nki import language as nl
 
 DTYPES = [
     "float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e4m3fn", "float8_e8m0fnu",

@@ -95,9 +95,9 @@ class _Inputs:
         bound.apply_defaults()
         self.bound = bound
         for name, value in bound.arguments.items():
-            self._collect(name, value)
+            self._collect(name, value, name)
 
-    def _collect(self, name: str, value: Any) -> None:
+    def _collect(self, name: str, value: Any, argument: str) -> None:
         if _is_array(value):
             if value.size == 0:
                 raise RuleError(
@@ -107,6 +107,15 @@ class _Inputs:
                     limit="every dimension has at least one element",
                     fix="skip the call for empty arrays",
                     rule="tensor.shape",
+                )
+            if isinstance(value, np.ma.MaskedArray):
+                raise RuleError(
+                    instruction="kernel",
+                    operand=name,
+                    value="is a masked array",
+                    limit="the device has no masks",
+                    fix="pass array.filled(value), and the mask as an array of its own",
+                    rule="kernel.argument",
                 )
             if str(value.dtype) not in _DTYPES:
                 raise RuleError(
@@ -121,13 +130,15 @@ class _Inputs:
             self.order.append(known[0] if known else len(self.arrays))
             if not known:
                 self.arrays.append(value)
+                while name in self.names or (name != argument and name in self.bound.arguments):
+                    name += "_"
                 self.names.append(name)
         elif isinstance(value, (list, tuple)):
             for at, item in enumerate(value):
-                self._collect(f"{name}_{at}", item)
+                self._collect(f"{name}_{at}", item, argument)
         elif isinstance(value, dict):
             for key, item in value.items():
-                self._collect(f"{name}_{key}", item)
+                self._collect(f"{name}_{key}", item, argument)
         elif _foreign_array(value):
             raise UnsupportedError(
                 instruction="kernel",

@@ -97,6 +97,7 @@ def _function_key(function: types.FunctionType, seen: set[int]) -> Hashable:
     parts.append(tuple(_outer_key(value, seen) for value in defaults))
     keyword_defaults = function.__kwdefaults__ or {}
     parts.append(tuple((name, _outer_key(value, seen)) for name, value in sorted(keyword_defaults.items())))
+    parts.append(tuple((name, _outer_key(value, seen)) for name, value in sorted(function.__dict__.items())))
     return tuple(parts)
 
 

@@ -6,6 +6,7 @@ return a new SBUF tile; ``dtype=None`` means the input's. Names and parameters f
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -135,10 +136,10 @@ def full(shape: Sequence[int], fill_value: Any, dtype: Any, buffer: MemoryRegion
         isa.memset(tensor, _of_kind(fill_value, dtype))
         return tensor
     flat = tensor.reshape((tensor.size,))
-    source = ndarray((1, min(tensor.size, 2048)), dtype)
+    source = ndarray((1, builtins.min(tensor.size, 2048)), dtype)
     isa.memset(source, _of_kind(fill_value, dtype))
     for start in range(0, tensor.size, 2048):
-        count = min(2048, tensor.size - start)
+        count = builtins.min(2048, tensor.size - start)
         isa.dma_copy(flat[start : start + count], source[:, 0:count])
     return tensor
 

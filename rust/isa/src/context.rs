@@ -162,7 +162,13 @@ impl Context<'_> {
     ///
     /// # Errors
     /// `operand.shape_match`.
-    pub fn check_same_shape(&self, view: &View, name: &'static str, other: &View, other_name: &str) -> Result<(), Violation> {
+    pub fn check_same_shape(
+        &self,
+        view: &View,
+        name: &'static str,
+        other: &View,
+        other_name: &str,
+    ) -> Result<(), Violation> {
         if view.partitions() == other.partitions() && view.free_size() == other.free_size() {
             return Ok(());
         }
@@ -181,7 +187,12 @@ impl Context<'_> {
     pub fn check_unpacked(&self, view: &View, name: &'static str) -> Result<(), Violation> {
         if view.dtype.is_packed() {
             let value = format!("is {}", view.dtype.name());
-            return Err(broken(&rules::OPERAND_DTYPE, name, value, "packed types go to nc_matmul_mx and dma_copy only"));
+            return Err(broken(
+                &rules::OPERAND_DTYPE,
+                name,
+                value,
+                "packed types go to nc_matmul_mx and dma_copy only",
+            ));
         }
         Ok(())
     }

@@ -180,8 +180,20 @@ impl Operator {
             Operator::BitwiseAnd => x & y,
             Operator::BitwiseOr => x | y,
             Operator::BitwiseXor => x ^ y,
-            Operator::LeftShift => if y >= bits { 0 } else { x << y },
-            Operator::RightShift => if y >= bits { 0 } else { x >> y },
+            Operator::LeftShift => {
+                if y >= bits {
+                    0
+                } else {
+                    x << y
+                }
+            }
+            Operator::RightShift => {
+                if y >= bits {
+                    0
+                } else {
+                    x >> y
+                }
+            }
             _ => unreachable!("arithmetic operators work on FP32"),
         }
     }

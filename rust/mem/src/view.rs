@@ -422,12 +422,7 @@ impl View {
         let first = self.free_axis(start, "flatten_dims")?;
         let last = self.axis(end)?;
         if last < first {
-            return Err(self.fail(
-                "flatten_dims",
-                format!("{start} to {end}"),
-                "start <= end".into(),
-                "swap them",
-            ));
+            return Err(self.fail("flatten_dims", format!("{start} to {end}"), "start <= end".into(), "swap them"));
         }
         let merged = merge(&self.dims[first..=last]);
         if merged.len() > 1 {
@@ -468,7 +463,12 @@ impl View {
     pub fn reshape(&self, sizes: &[i64]) -> Result<View, Violation> {
         let shape = self.complete(sizes, self.elements(), "reshape")?;
         if shape.len() > RANK_MAX {
-            return Err(self.fail("reshape", format!("{sizes:?}"), format!("at most {RANK_MAX} dimensions"), "merge some"));
+            return Err(self.fail(
+                "reshape",
+                format!("{sizes:?}"),
+                format!("at most {RANK_MAX} dimensions"),
+                "merge some",
+            ));
         }
         if self.space.is_on_chip() && (shape[0] != self.dims[0].count || shape.len() < 2) {
             return Err(self.fail(
@@ -576,7 +576,8 @@ impl View {
             let first = i128::from(view.offset % row);
             let within = 0..i128::from(row);
             let first_ok = view.dims[0].count == 1 || view.dims[0].stride == row;
-            if !first_ok || view.dims.len() < 2 || !within.contains(&(first + low)) || !within.contains(&(first + high)) {
+            if !first_ok || view.dims.len() < 2 || !within.contains(&(first + low)) || !within.contains(&(first + high))
+            {
                 return Err(self.fail(
                     "ap",
                     text(),

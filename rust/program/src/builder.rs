@@ -234,11 +234,37 @@ impl Builder {
     ///
     /// # Errors
     /// As [`Builder::tensor`].
-    pub fn constant_tensor(&mut self, name: &str, shape: &[i64], dtype: Dtype, bytes: Vec<u8>, line: u32) -> Result<View, Violation> {
+    pub fn constant_tensor(
+        &mut self,
+        name: &str,
+        shape: &[i64],
+        dtype: Dtype,
+        bytes: Vec<u8>,
+        line: u32,
+    ) -> Result<View, Violation> {
         let role = Role::Constant(self.constants.len() as u32);
         let view = self.tensor(&TensorRequest { name, shape, dtype, space: Space::SharedHbm, role, line })?;
         self.constants.push(bytes);
         Ok(view)
+    }
+
+    /// The tensor that a kernel returns in place of `tensor`: a copy, if the Program carries its values.
+    ///
+    /// # Errors
+    /// HBM has no place for the copy.
+    pub fn output_of(&mut self, tensor: TensorId) -> Result<TensorId, Violation> {
+        let info = &self.tensors[tensor.index()];
+        if !matches!(info.role, Role::Constant(_)) {
+            return Ok(tensor);
+        }
+        let (dtype, line, source) = (info.dtype, info.line, info.view(tensor));
+        let shape: Vec<i64> = info.shape.iter().map(|&count| i64::from(count)).collect();
+        let request =
+            TensorRequest { name: "", shape: &shape, dtype, space: Space::SharedHbm, role: Role::Internal, line };
+        let copy = self.tensor(&request)?;
+        let arguments = [Argument::View(Box::new(copy.clone())), Argument::View(Box::new(source))];
+        self.emit(Opcode::DmaCopy, &arguments, "", line)?;
+        Ok(copy.tensor)
     }
 
     fn checked(&mut self, request: &TensorRequest<'_>) -> Result<TensorInfo, Violation> {
@@ -254,7 +280,7 @@ impl Builder {
                 "on chip, dimension 0 is the partitions and at least one free dimension follows",
             ));
         };
-        let name = if name.is_empty() { format!("tensor_{}", self.tensors.len()) } else { name.to_string() };
+        let name = if name.is_empty() { self.unused_name() } else { name.to_string() };
         if self.names.contains(&name) {
             return Err(Violation::new(
                 "tensor.name_unique",
@@ -267,6 +293,13 @@ impl Builder {
         let info = TensorInfo { name, dtype, shape: sizes, space, role, address: None, line };
         self.check_capacity(&info)?;
         Ok(info)
+    }
+
+    /// A name that no tensor has, not even one that the user named like ours.
+    fn unused_name(&self) -> String {
+        let numbers = self.tensors.len()..;
+        let mut names = numbers.map(|number| format!("tensor_{number}"));
+        names.find(|name| !self.names.contains(name)).expect("there are more numbers than tensors")
     }
 
     fn check_capacity(&mut self, info: &TensorInfo) -> Result<(), Violation> {
@@ -299,7 +332,12 @@ impl Builder {
             return Err(Violation::new(
                 rule,
                 "shape",
-                format!("{:?} of {} needs {bytes} bytes{unit} of {}", info.shape.as_slice(), info.dtype.name(), info.space.name()),
+                format!(
+                    "{:?} of {} needs {bytes} bytes{unit} of {}",
+                    info.shape.as_slice(),
+                    info.dtype.name(),
+                    info.space.name()
+                ),
                 format!("limit {limit} on {}", self.target.name),
                 "use smaller tiles",
             )
@@ -325,8 +363,8 @@ impl Builder {
             findings: &mut self.findings,
             line,
         };
-        let mut instruction =
-            (definition.build)(&arguments, &mut context).map_err(|violation| violation.in_instruction(definition.name))?;
+        let mut instruction = (definition.build)(&arguments, &mut context)
+            .map_err(|violation| violation.in_instruction(definition.name))?;
         instruction.line = line;
         if !label.is_empty() {
             instruction.name = self.label(label);
@@ -397,7 +435,8 @@ impl Builder {
             Accumulate::Auto => {
                 let size = view.dtype.size_bytes() as u64;
                 let product = &self.bytes[id].product;
-                let elements = view.byte_runs().flat_map(|(start, length)| (start..start + length).step_by(size as usize));
+                let elements =
+                    view.byte_runs().flat_map(|(start, length)| (start..start + length).step_by(size as usize));
                 let runs = elements.filter(|&at| !product.contains(at)).map(|at| (at, size)).collect::<Vec<_>>();
                 let bytes = self.tensors[id].bytes();
                 self.bytes[id].written.mark(bytes, runs.iter().copied());
@@ -422,7 +461,9 @@ impl Builder {
             }
             let view = self.view_of(operand);
             // Rows named by an index are not known while recording.
-            let by_index = instruction.opcode == Opcode::DmaCopy && instruction.operands[2].is_some() && *operand == instruction.operands[1];
+            let by_index = instruction.opcode == Opcode::DmaCopy
+                && instruction.operands[2].is_some()
+                && *operand == instruction.operands[1];
             if by_index {
                 self.poison(operand.tensor);
                 taint = taint.or(self.taint_by_index(instruction, operand));

@@ -94,10 +94,7 @@ impl Area {
             let last_row = (offset + rows * row + columns) / row;
             return (Area { rows: (first_row, last_row + 1), bytes: (0, row * size) }, false);
         }
-        let area = Area {
-            rows: (first_row, first_row + rows + 1),
-            bytes: (first_column * size, columns_end * size),
-        };
+        let area = Area { rows: (first_row, first_row + rows + 1), bytes: (first_column * size, columns_end * size) };
         (area, exact && elements == (rows + 1) * (columns + 1))
     }
 }
@@ -187,7 +184,8 @@ pub(crate) fn derive(
         for (slot, operand) in instruction.operands.iter().enumerate().filter(|(_, operand)| operand.is_some()) {
             let id = operand.tensor.index();
             let info = &tables.tensors[id];
-            if lives[id].is_some_and(|life| life.first as usize == at) && info.space.is_on_chip() {
+            let seen = instruction.operands[..slot].iter().any(|earlier| earlier.tensor == operand.tensor);
+            if lives[id].is_some_and(|life| life.first as usize == at) && info.space.is_on_chip() && !seen {
                 inherit(id, info, places, &mut owners, &mut histories);
             }
             let (area, whole) = Area::of(operand, tables);
@@ -241,4 +239,3 @@ fn keep_last(producers: &mut Vec<(Option<Engine>, u32)>) {
         }
     }
 }
-

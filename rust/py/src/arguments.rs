@@ -6,8 +6,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
 use trn3_isa::Argument;
 
+/// Lists within lists that any instruction takes; a list may also hold itself.
+const DEPTH_MAX: u32 = 3;
+
 /// The argument that an object stands for.
 pub(crate) fn argument(object: &Bound<'_, PyAny>) -> PyResult<Argument> {
+    nested(object, 0)
+}
+
+fn nested(object: &Bound<'_, PyAny>, depth: u32) -> PyResult<Argument> {
     if let Ok(tensor) = object.cast::<Tensor>() {
         return Ok(Argument::View(Box::new(tensor.get().view.clone())));
     }
@@ -26,11 +33,10 @@ pub(crate) fn argument(object: &Bound<'_, PyAny>) -> PyResult<Argument> {
     if let Ok(text) = object.cast::<PyString>() {
         return Ok(Argument::Text(text.to_string()));
     }
-    if let Ok(items) = object.cast::<PyTuple>() {
-        return Ok(Argument::List(items.iter().map(|item| argument(&item)).collect::<PyResult<_>>()?));
-    }
-    if let Ok(items) = object.cast::<PyList>() {
-        return Ok(Argument::List(items.iter().map(|item| argument(&item)).collect::<PyResult<_>>()?));
+    let is_list = object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>();
+    if is_list && depth < DEPTH_MAX {
+        let items = object.try_iter()?.map(|item| nested(&item?, depth + 1));
+        return Ok(Argument::List(items.collect::<PyResult<_>>()?));
     }
     if let Some(dtype) = constants::known_dtype(object) {
         return Ok(Argument::Dtype(dtype));

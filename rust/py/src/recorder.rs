@@ -197,6 +197,14 @@ impl Inner {
     }
 }
 
+/// A count of a shape; one beyond 64 bits is as impossible as the largest of 64 bits.
+fn count(item: &Bound<'_, PyAny>) -> PyResult<i64> {
+    item.extract().or_else(|error: PyErr| {
+        let beyond = error.is_instance_of::<pyo3::exceptions::PyOverflowError>(item.py());
+        if beyond { Ok(i64::MAX) } else { Err(error) }
+    })
+}
+
 #[pymethods]
 impl Recorder {
     #[new]
@@ -260,7 +268,7 @@ impl Recorder {
     ) -> PyResult<Tensor> {
         let shape: Vec<i64> = match shape.extract::<i64>() {
             Ok(one) => vec![one],
-            Err(_) => shape.try_iter()?.map(|item| item?.extract()).collect::<PyResult<_>>()?,
+            Err(_) => shape.try_iter()?.map(|item| count(&item?)).collect::<PyResult<_>>()?,
         };
         let (dtype, space) = (constants::dtype(dtype)?, constants::space(buffer)?);
         let mut inner = slf.get().lock();
@@ -311,8 +319,12 @@ impl Recorder {
         if outputs.iter().any(|output| !output.get().recorder.is(slf)) {
             return Err(foreign(py, "return"));
         }
-        let ids: Vec<TensorId> = outputs.iter().map(|output| output.get().view.tensor).collect();
+        let mut ids: Vec<TensorId> = outputs.iter().map(|output| output.get().view.tensor).collect();
         let mut inner = slf.get().lock();
+        for id in &mut ids {
+            let made = inner.builder(py)?.output_of(*id);
+            *id = made.map_err(|violation| errors::violation(py, &violation, None))?;
+        }
         if inner.interpreter.is_some() {
             inner.run(py)?;
         }

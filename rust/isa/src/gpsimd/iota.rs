@@ -19,9 +19,19 @@ pub const DEFINITION: Definition = Definition {
     engines: &[Engine::Gpsimd],
     parameters: &[
         Parameter { name: "dst", default: None, usage: Use::Write, doc: "SBUF, (P, F), any type." },
-        Parameter { name: "pattern", default: None, usage: Use::Constant, doc: "Up to four [step, count] pairs; the counts multiply to F." },
+        Parameter {
+            name: "pattern",
+            default: None,
+            usage: Use::Constant,
+            doc: "Up to four [step, count] pairs; the counts multiply to F.",
+        },
         Parameter { name: "offset", default: Some("0"), usage: Use::Constant, doc: "Value at the first element." },
-        Parameter { name: "channel_multiplier", default: Some("0"), usage: Use::Constant, doc: "Added for each partition." },
+        Parameter {
+            name: "channel_multiplier",
+            default: Some("0"),
+            usage: Use::Constant,
+            doc: "Added for each partition.",
+        },
     ],
     rules: &[PATTERN],
     exactness: Exactness::BitExact,

@@ -22,11 +22,31 @@ pub const DEFINITION: Definition = Definition {
     engines: &[Engine::Vector],
     parameters: &[
         Parameter { name: "dst", default: None, usage: Use::Write, doc: "SBUF or PSUM, (P, kept elements)." },
-        Parameter { name: "op", default: None, usage: Use::Constant, doc: "An operator that reduces, such as nl.add or nl.maximum." },
+        Parameter {
+            name: "op",
+            default: None,
+            usage: Use::Constant,
+            doc: "An operator that reduces, such as nl.add or nl.maximum.",
+        },
         Parameter { name: "data", default: None, usage: Use::Read, doc: "SBUF or PSUM, (P, F...)." },
-        Parameter { name: "axis", default: None, usage: Use::Constant, doc: "Trailing free dimensions: an int or a tuple, never 0." },
-        Parameter { name: "negate", default: Some("False"), usage: Use::Constant, doc: "Negate the result (arithmetic only)." },
-        Parameter { name: "keepdims", default: Some("False"), usage: Use::Constant, doc: "Reduced dimensions stay with size 1; no effect on values." },
+        Parameter {
+            name: "axis",
+            default: None,
+            usage: Use::Constant,
+            doc: "Trailing free dimensions: an int or a tuple, never 0.",
+        },
+        Parameter {
+            name: "negate",
+            default: Some("False"),
+            usage: Use::Constant,
+            doc: "Negate the result (arithmetic only).",
+        },
+        Parameter {
+            name: "keepdims",
+            default: Some("False"),
+            usage: Use::Constant,
+            doc: "Reduced dimensions stay with size 1; no effect on values.",
+        },
     ],
     rules: &[AXIS, DST_SHAPE, BITVEC],
     exactness: Exactness::BitExact,
@@ -91,7 +111,12 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     let kept = data.free_size() / reduced;
     if dst.partitions() != data.partitions() || dst.free_size() != kept {
         let value = format!("has shape {:?}", dst.shape().as_slice());
-        return Err(broken(&DST_SHAPE, "dst", value, format!("must have {} partitions of {kept} elements", data.partitions())));
+        return Err(broken(
+            &DST_SHAPE,
+            "dst",
+            value,
+            format!("must have {} partitions of {kept} elements", data.partitions()),
+        ));
     }
     let mut instruction = Instruction::new(Opcode::TensorReduce, Engine::Vector);
     context.writes(&mut instruction, 0, dst);

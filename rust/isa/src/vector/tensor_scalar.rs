@@ -24,12 +24,32 @@ pub const DEFINITION: Definition = Definition {
         Parameter { name: "dst", default: None, usage: Use::Write, doc: "SBUF or PSUM, (P, F)." },
         Parameter { name: "data", default: None, usage: Use::Read, doc: "SBUF or PSUM, (P, F)." },
         Parameter { name: "op0", default: None, usage: Use::Constant, doc: "First operator." },
-        Parameter { name: "operand0", default: None, usage: Use::VectorOperand, doc: "Constant or (P, 1) tile; None or 0 for a unary op0." },
-        Parameter { name: "reverse0", default: Some("False"), usage: Use::Constant, doc: "op0(operand0, data) instead." },
+        Parameter {
+            name: "operand0",
+            default: None,
+            usage: Use::VectorOperand,
+            doc: "Constant or (P, 1) tile; None or 0 for a unary op0.",
+        },
+        Parameter {
+            name: "reverse0",
+            default: Some("False"),
+            usage: Use::Constant,
+            doc: "op0(operand0, data) instead.",
+        },
         Parameter { name: "op1", default: Some("None"), usage: Use::Constant, doc: "Second operator." },
-        Parameter { name: "operand1", default: Some("None"), usage: Use::VectorOperand, doc: "Constant or (P, 1) tile." },
+        Parameter {
+            name: "operand1",
+            default: Some("None"),
+            usage: Use::VectorOperand,
+            doc: "Constant or (P, 1) tile.",
+        },
         Parameter { name: "reverse1", default: Some("False"), usage: Use::Constant, doc: "op1(operand1, t) instead." },
-        Parameter { name: "engine", default: Some("engine.unknown"), usage: Use::Constant, doc: "engine.vector, engine.scalar, engine.gpsimd (rsqrt only) or engine.unknown." },
+        Parameter {
+            name: "engine",
+            default: Some("engine.unknown"),
+            usage: Use::Constant,
+            doc: "engine.vector, engine.scalar, engine.gpsimd (rsqrt only) or engine.unknown.",
+        },
     ],
     rules: &[CLASS, UNARY, BITVEC, SCALAR_ENGINE],
     exactness: Exactness::BitExact,
@@ -80,7 +100,9 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
         let value = format!("{} after {}", op1.map_or("", Operator::name), op0.name());
         return Err(broken(&CLASS, "op1", value, CLASS.text));
     }
-    if let (None, given @ (Argument::View(_) | Argument::Int(_) | Argument::Float(_))) = (op1, arguments.get("operand1")) {
+    if let (None, given @ (Argument::View(_) | Argument::Int(_) | Argument::Float(_))) =
+        (op1, arguments.get("operand1"))
+    {
         return Err(broken(&rules::OPERATOR, "op1", "is None", format!("operand1 is {}", given.describe())));
     }
     for (view, name) in [(dst, "dst"), (data, "data")] {
@@ -126,10 +148,7 @@ fn engine_of(
         Engine::Gpsimd => rsqrt,
         Engine::Scalar => {
             context.target.core.capability.scalar_tensor_scalar
-                || matches!(
-                    (op0, op1),
-                    (Operator::Multiply, None | Some(Operator::Add)) | (Operator::Add, None)
-                )
+                || matches!((op0, op1), (Operator::Multiply, None | Some(Operator::Add)) | (Operator::Add, None))
         }
         _ => true,
     };
@@ -152,7 +171,12 @@ fn operand(
     if operator.is_unary() {
         let absent = matches!(given, Argument::None | Argument::Int(0)) || *given == Argument::Float(0.0);
         if !absent {
-            return Err(broken(&UNARY, name, format!("is {}", given.describe()), format!("{} is unary", operator.name())));
+            return Err(broken(
+                &UNARY,
+                name,
+                format!("is {}", given.describe()),
+                format!("{} is unary", operator.name()),
+            ));
         }
         return Ok(());
     }
@@ -163,7 +187,9 @@ fn operand(
                 return Ok(());
             }
             Argument::View(view) if view.dtype.is_integer() => {}
-            _ => return Err(broken(&BITVEC, name, format!("is {}", given.describe()), "must be an integer of 32 bits")),
+            _ => {
+                return Err(broken(&BITVEC, name, format!("is {}", given.describe()), "must be an integer of 32 bits"));
+            }
         }
     }
     context.vector_operand(instruction, arguments, name, slot, constant, partitions)

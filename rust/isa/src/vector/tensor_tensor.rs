@@ -24,11 +24,26 @@ pub const DEFINITION: Definition = Definition {
     source: "nki/api/nki/isa/__init__.py, tensor_tensor",
     engines: &[Engine::Vector, Engine::Gpsimd],
     parameters: &[
-        Parameter { name: "dst", default: None, usage: Use::Write, doc: "SBUF or PSUM (GpSimdE: SBUF), (P, F), any type." },
-        Parameter { name: "data1", default: None, usage: Use::Read, doc: "SBUF or PSUM, (P, F); not both inputs in PSUM." },
+        Parameter {
+            name: "dst",
+            default: None,
+            usage: Use::Write,
+            doc: "SBUF or PSUM (GpSimdE: SBUF), (P, F), any type.",
+        },
+        Parameter {
+            name: "data1",
+            default: None,
+            usage: Use::Read,
+            doc: "SBUF or PSUM, (P, F); not both inputs in PSUM.",
+        },
         Parameter { name: "data2", default: None, usage: Use::Read, doc: "SBUF or PSUM, (P, F)." },
         Parameter { name: "op", default: None, usage: Use::Constant, doc: "A binary operator of nki.language." },
-        Parameter { name: "engine", default: Some("engine.unknown"), usage: Use::Constant, doc: "engine.vector, engine.gpsimd or engine.unknown." },
+        Parameter {
+            name: "engine",
+            default: Some("engine.unknown"),
+            usage: Use::Constant,
+            doc: "engine.vector, engine.gpsimd or engine.unknown.",
+        },
     ],
     rules: &[DTYPE],
     exactness: Exactness::BitExact,
@@ -60,16 +75,21 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
         context.check_tile(view, name, ON_CHIP)?;
         context.check_unpacked(view, name)?;
         if operator.class() == Class::Bitvec && !same_bits(view.dtype, data1.dtype) {
-            return Err(broken(&DTYPE, name, format!("is {}", view.dtype.name()), format!("{} needs integers of one width", operator.name())));
+            return Err(broken(
+                &DTYPE,
+                name,
+                format!("is {}", view.dtype.name()),
+                format!("{} needs integers of one width", operator.name()),
+            ));
         }
     }
     context.check_same_shape(data1, "data1", dst, "dst")?;
     context.check_same_shape(data2, "data2", data1, "data1")?;
     let all_sbuf = [dst, data1, data2].iter().all(|view| view.space == Space::Sbuf);
     let words = is_word(dst) && is_word(data1) && is_word(data2);
-    let engine = context.engine(arguments, DEFINITION.engines)?.unwrap_or(
-        if operator == Operator::Power || (words && all_sbuf) { Engine::Gpsimd } else { Engine::Vector },
-    );
+    let engine = context
+        .engine(arguments, DEFINITION.engines)?
+        .unwrap_or(if operator == Operator::Power || (words && all_sbuf) { Engine::Gpsimd } else { Engine::Vector });
     if engine == Engine::Gpsimd {
         for (view, name) in [(dst, "dst"), (data1, "data1"), (data2, "data2")] {
             context.check_tile(view, name, SBUF)?;
@@ -90,7 +110,8 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
 fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), Violation> {
     let [dst, data1, data2, ..] = instruction.operands;
     let operator = Operator::from_code(instruction.constants[0] as u8);
-    let integers = [dst, data1, data2].iter().all(|o| matches!(machine.tables.pattern(o).dtype, Dtype::Int32 | Dtype::Uint32));
+    let integers =
+        [dst, data1, data2].iter().all(|o| matches!(machine.tables.pattern(o).dtype, Dtype::Int32 | Dtype::Uint32));
     let wraps = matches!(operator, Operator::Add | Operator::Subtract | Operator::Multiply);
     if operator.class() == Class::Bitvec || (instruction.engine == Engine::Gpsimd && integers && wraps) {
         let bits = bits_of(machine.tables.pattern(&data1).dtype);
