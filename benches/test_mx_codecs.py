@@ -9,6 +9,7 @@ import time
 import ml_dtypes
 import numpy as np
 import pytest
+
 from trn3 import dtypes, mx
 
 COUNT = 1 << 20

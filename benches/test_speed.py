@@ -8,6 +8,7 @@ Each figure is a median of interleaved rounds and is printed beside its yardstic
 import ml_dtypes
 import numpy as np
 import pytest
+
 import trn3
 from trn3 import nki
 from trn3.nki import isa as nisa

@@ -1,6 +1,7 @@
 """Multiply in MXFP8: weights quantised on the host, activations on the device. ``python examples/mx_matmul.py``."""
 
 import numpy as np
+
 import trn3
 from trn3.nki import isa as nisa
 from trn3.nki import jit

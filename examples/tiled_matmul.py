@@ -8,6 +8,7 @@ import pathlib
 import sys
 
 import numpy as np
+
 import trn3
 from trn3.nki import isa as nisa
 from trn3.nki import jit

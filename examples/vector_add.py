@@ -1,6 +1,7 @@
 """Add two vectors: the shortest whole kernel. Run it with ``python examples/vector_add.py``."""
 
 import numpy as np
+
 import trn3
 from trn3.nki import isa as nisa
 from trn3.nki import jit

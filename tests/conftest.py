@@ -20,5 +20,10 @@ settings.load_profile("trn3")
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch):
-    for name in ("NEURON_PLATFORM_TARGET_OVERRIDE", "NKI_NC_VERSION", "NKI_SIMULATOR", "NEURON_RT_STOCHASTIC_ROUNDING_EN"):
+    for name in (
+        "NEURON_PLATFORM_TARGET_OVERRIDE",
+        "NKI_NC_VERSION",
+        "NKI_SIMULATOR",
+        "NEURON_RT_STOCHASTIC_ROUNDING_EN",
+    ):
         monkeypatch.delenv(name, raising=False)

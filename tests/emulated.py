@@ -94,7 +94,31 @@ def same(got, want):
     np.testing.assert_array_equal(np.where(nan, 0, a), np.where(nan, 0, b))
 
 
-SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-45, 3e38, 65504, 65520, 448, 464, 240, 256, 2.0**-9, 127.5, 2.5, -0.5, 1e10, -1e10], np.float32)
+SPECIAL = np.array(
+    [
+        np.nan,
+        np.inf,
+        -np.inf,
+        0.0,
+        -0.0,
+        1e-40,
+        -1e-45,
+        3e38,
+        65504,
+        65520,
+        448,
+        464,
+        240,
+        256,
+        2.0**-9,
+        127.5,
+        2.5,
+        -0.5,
+        1e10,
+        -1e10,
+    ],
+    np.float32,
+)
 
 
 def random_array(rng, shape, name, special=True):

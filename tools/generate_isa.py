@@ -53,8 +53,20 @@ def get_nc_version() -> nc_version:
     return _session.generation()
 '''
 OTHERS = [
-    "NkiInstruction", "dge_mode", "dma_engine", "engine", "get_nc_version", "gpsimd_engine", "matmul_perf_mode",
-    "nc_version", "oob_mode", "reduce_cmd", "scalar_engine", "tensor_engine", "unknown_engine", "vector_engine",
+    "NkiInstruction",
+    "dge_mode",
+    "dma_engine",
+    "engine",
+    "get_nc_version",
+    "gpsimd_engine",
+    "matmul_perf_mode",
+    "nc_version",
+    "oob_mode",
+    "reduce_cmd",
+    "scalar_engine",
+    "tensor_engine",
+    "unknown_engine",
+    "vector_engine",
 ]
 
 

@@ -69,7 +69,9 @@ def demo(
     weights: Annotated[
         str | None, typer.Option("--weights", metavar="PATH", help="Weights file or its directory.")
     ] = None,
-    json_file: Annotated[str | None, typer.Option("--json", metavar="FILE", help="Also write the figures here.")] = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Also write the figures here.")
+    ] = None,
 ) -> None:
     """Run a part of all-MiniLM-L6-v2 on the emulated core in three formats, against float64."""
     # Only this command needs the packages of the extra `models`.

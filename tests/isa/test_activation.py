@@ -75,7 +75,21 @@ def test_nan_goes_through_and_infinities_have_limits(name):
     got = execute(lambda d, t: nisa.activation(d, getattr(nl, name), t), np.zeros_like(x), x)[0][0]
     assert np.isnan(got[0]) and got[:1].view(np.uint32)[0] == 0x7FC00000
     with np.errstate(all="ignore"):
-        limits = {"exp": (np.inf, 0), "log": (np.inf, np.nan), "sqrt": (np.inf, np.nan), "rsqrt": (0, np.nan), "reciprocal": (0, 0), "sigmoid": (1, 0), "tanh": (1, -1), "arctan": (np.float32(math.pi / 2), -np.float32(math.pi / 2)), "erf": (1, -1), "relu": (np.inf, 0), "square": (np.inf, np.inf), "softplus": (np.inf, 0), "erf_dx": (0, 0)}
+        limits = {
+            "exp": (np.inf, 0),
+            "log": (np.inf, np.nan),
+            "sqrt": (np.inf, np.nan),
+            "rsqrt": (0, np.nan),
+            "reciprocal": (0, 0),
+            "sigmoid": (1, 0),
+            "tanh": (1, -1),
+            "arctan": (np.float32(math.pi / 2), -np.float32(math.pi / 2)),
+            "erf": (1, -1),
+            "relu": (np.inf, 0),
+            "square": (np.inf, np.inf),
+            "softplus": (np.inf, 0),
+            "erf_dx": (0, 0),
+        }
     if name in limits:
         np.testing.assert_allclose(got[1:3], limits[name], rtol=1e-6)
 
@@ -97,7 +111,9 @@ def test_scale_then_bias_round_once_each(data):
     partitions = data.draw(st.sampled_from([1, 31, 128]))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     x, d = random_array(rng, (partitions, 8, 9), source), random_array(rng, (partitions, 4, 3), to)
-    b = random_array(rng, (partitions, 3), bias_type if bias_type in ("bfloat16", "int32") else "float32", special=False)
+    b = random_array(
+        rng, (partitions, 3), bias_type if bias_type in ("bfloat16", "int32") else "float32", special=False
+    )
     s = random_array(rng, (partitions, 1), "float32", special=False)
 
     def body(dst, tile, bias, scales):

@@ -106,6 +106,7 @@ def test_an_index_out_of_bounds_is_an_error_or_a_row_left_alone(bad, direction):
             rows = hbm.ap([[3, 3], [1, 3]], vector_offset=indices)
             pair = (sbuf, rows) if direction == "gather" else (rows, sbuf)
             nisa.dma_copy(*pair, oob_mode=mode)
+
         return run
 
     with pytest.raises(errors.RuleError) as caught:

@@ -81,16 +81,20 @@ def views(draw):
     if kind == "permuted":
         return lambda t: t[key].permute((0, 2, 1)) if hasattr(t, "permute") else t[key].transpose(0, 2, 1)
     if kind == "broadcast":
+
         def broadcast(t):
             if hasattr(t, "permute"):
                 return t[:, 1:2, key[2]].broadcast(1, 3)
             return np.broadcast_to(t[:, 1:2, key[2]], (t.shape[0], 3, 5))
+
         return broadcast
     if kind == "rows":
+
         def columns(t):
             if hasattr(t, "permute"):
                 return t[:, 0:3, 4:5].broadcast(2, 5)
             return np.broadcast_to(t[:, 0:3, 4:5], (t.shape[0], 3, 5))
+
         return columns
     return lambda t: t[key]
 
@@ -141,7 +145,9 @@ def test_operands_are_read_in_full_before_anything_is_written(data):
         return tile.ap([[free, 2], [-1, count]], offset=at + count - 1)
 
     def body(tile):
-        nisa.tensor_tensor(window(tile, starts[0]), window(tile, starts[1], backwards), window(tile, starts[2]), getattr(nl, name))
+        nisa.tensor_tensor(
+            window(tile, starts[0]), window(tile, starts[1], backwards), window(tile, starts[2]), getattr(nl, name)
+        )
 
     (got,) = execute(body, base)
     want = base.copy()
@@ -162,11 +168,15 @@ def test_bit_operators_work_on_bit_patterns(name, dtype):
         y = rng.integers(0, n + 4, (5, 6, 10)).astype(dtype)
 
     def body(dst, data1, data2):
-        nisa.tensor_tensor(dst[:, 1::2, ::2], data1[:, 0:3, 5:], data2[:, 3:, 1::2], getattr(nl, name), engine=nisa.engine.vector)
+        nisa.tensor_tensor(
+            dst[:, 1::2, ::2], data1[:, 0:3, 5:], data2[:, 3:, 1::2], getattr(nl, name), engine=nisa.engine.vector
+        )
         nisa.tensor_tensor(data1[:, 0:3, 5:], data1[:, 0:3, 5:], data2[:, 3:, 1::2], getattr(nl, name))
 
     got = execute(body, d, x, y)
-    bits = BITS[name](x[:, 0:3, 5:].view(unsigned).astype(np.uint64), y[:, 3:, 1::2].copy().view(unsigned).astype(np.uint64), n)
+    bits = BITS[name](
+        x[:, 0:3, 5:].view(unsigned).astype(np.uint64), y[:, 3:, 1::2].copy().view(unsigned).astype(np.uint64), n
+    )
     result = (bits & (2**n - 1)).astype(unsigned).view(dtype)
     want = d.copy()
     want[:, 1::2, ::2] = result
@@ -192,7 +202,9 @@ def test_bit_operators_on_truth_values_give_truth_values(name):
     np.testing.assert_array_equal(got.view(np.uint8), np.asarray(want, np.uint8))
 
 
-@pytest.mark.parametrize("types", [("int32",) * 3, ("uint32",) * 3, ("int32", "uint32", "int32"), ("uint32", "int32", "int32")])
+@pytest.mark.parametrize(
+    "types", [("int32",) * 3, ("uint32",) * 3, ("int32", "uint32", "int32"), ("uint32", "int32", "int32")]
+)
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply"])
 def test_gpsimd_integers_wrap(types, name):
     rng = np.random.default_rng(3)
@@ -246,8 +258,14 @@ def test_tensor_scalar_arithmetic(data):
         given0 = operands[0] if operands[0] is not None else vector0[:, 2:3, 7]
         given1 = operands[1] if operands[1] is not None else vector1[:, 5, 0:1]
         nisa.tensor_scalar(
-            dst[key], view(source), getattr(nl, op0), None if op0 in UNARY else given0, reverse[0],
-            op1 and getattr(nl, op1), None if op1 is None or op1 in UNARY else given1, reverse[1],
+            dst[key],
+            view(source),
+            getattr(nl, op0),
+            None if op0 in UNARY else given0,
+            reverse[0],
+            op1 and getattr(nl, op1),
+            None if op1 is None or op1 in UNARY else given1,
+            reverse[1],
         )
 
     got = execute(body, d, x, v0, v1, spaces=spaces)
@@ -270,7 +288,9 @@ def test_tensor_scalar_bits(dtype):
     d, x, v = (random_array(rng, (9, 6, 10), dtype) for _ in range(3))
 
     def body(dst, data, vector):
-        nisa.tensor_scalar(dst[:, ::2, 5:], data[:, 3:, ::2], nl.bitwise_xor, vector[:, 0, 0:1], False, nl.right_shift, 3)
+        nisa.tensor_scalar(
+            dst[:, ::2, 5:], data[:, 3:, ::2], nl.bitwise_xor, vector[:, 0, 0:1], False, nl.right_shift, 3
+        )
         nisa.tensor_scalar(dst[:, 1::2, 5:], data[:, 3:, ::2], nl.left_shift, 1, True, nl.invert, None)
         nisa.tensor_scalar(dst[:, 1, 0:5], data[:, 0, 0:5], nl.bitwise_and, -2)
 

@@ -32,12 +32,18 @@ def test_products_of_all_types_and_scale_places(partitions, first, s_name, m_nam
 
     def body(psum, stationary, moving, s_scale, m_scale):
         nisa.nc_matmul_mx(
-            psum, stationary, moving, s_scale[first : first + rows], m_scale[first : first + rows].view(nl.float8_e8m0fnu)
+            psum,
+            stationary,
+            moving,
+            s_scale[first : first + rows],
+            m_scale[first : first + rows].view(nl.float8_e8m0fnu),
         )
 
     arrays = np.zeros((6, 9), np.float32), s.view(numpy_dtype(s_name)), t.view(numpy_dtype(m_name)), ss, ms
     got = execute(body, *arrays, spaces="pssss")[0]
-    want = multiply_mx(unpack(s, s_name), scale_of(ss, partitions, first), unpack(t, m_name), scale_of(ms, partitions, first))
+    want = multiply_mx(
+        unpack(s, s_name), scale_of(ss, partitions, first), unpack(t, m_name), scale_of(ms, partitions, first)
+    )
     same(got, want)
 
 
@@ -66,8 +72,13 @@ def test_accumulation_strides_and_row_tiles(dst):
         for row in (0, 64):
             k = slice(row, row + 64)
             nisa.nc_matmul_mx(
-                psum[:, 1::2], stationary[k, ::2], moving[k, 1::2], s_scale[k, ::2], m_scale[k, 1::2],
-                tile_position=(row, 0), tile_size=(64, 128),
+                psum[:, 1::2],
+                stationary[k, ::2],
+                moving[k, 1::2],
+                s_scale[k, ::2],
+                m_scale[k, 1::2],
+                tile_position=(row, 0),
+                tile_size=(64, 128),
             )
 
     got = execute(body, d, s.view(numpy_dtype(PACKED[0])), t.view(numpy_dtype(PACKED[1])), ss, ms, spaces="pssss")[0]
@@ -75,7 +86,10 @@ def test_accumulation_strides_and_row_tiles(dst):
     for row, add in ((0, False), (64, True)):
         k = slice(row, row + 64)
         product = multiply_mx(
-            unpack(s[k, ::2], PACKED[0]), scale_of(ss[k, ::2], 64, 0), unpack(t[k, 1::2], PACKED[1]), scale_of(ms[k, 1::2], 64, 0)
+            unpack(s[k, ::2], PACKED[0]),
+            scale_of(ss[k, ::2], 64, 0),
+            unpack(t[k, 1::2], PACKED[1]),
+            scale_of(ms[k, 1::2], 64, 0),
         )
         want[:, 1::2] = put(want[:, 1::2], product, add)
     same(got, want)
@@ -128,7 +142,10 @@ def test_quantize_strided_views_and_e8m0():
     arrays = np.zeros((32, 12), numpy_dtype(PACKED[0])), np.zeros((4, 12), np.uint8), x
     words, scales, _ = execute(body, *arrays)
     codes, want = quantize(x[:, 1], PACKED[0], False)
-    same(words[:, 1::2].copy().view(np.uint8).reshape(32, 24).view(ml_dtypes.float8_e4m3fn), codes.view(ml_dtypes.float8_e4m3fn))
+    same(
+        words[:, 1::2].copy().view(np.uint8).reshape(32, 24).view(ml_dtypes.float8_e4m3fn),
+        codes.view(ml_dtypes.float8_e4m3fn),
+    )
     np.testing.assert_array_equal(scales[:, ::2], want)
     np.testing.assert_array_equal(scales[:, 1::2], 0)
 

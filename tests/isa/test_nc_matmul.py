@@ -11,7 +11,9 @@ from trn3.nki import isa as nisa
 from trn3.nki import language as nl
 
 NARROW = ["bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e4m3fn"]
-PAIRS = [(a, b) for a in NARROW for b in NARROW if {a, b} != {"float8_e4m3", "float8_e4m3fn"}] + [("float32", "float32")]
+PAIRS = [(a, b) for a in NARROW for b in NARROW if {a, b} != {"float8_e4m3", "float8_e4m3fn"}] + [
+    ("float32", "float32")
+]
 ROW = nisa.matmul_perf_mode.double_row
 
 
@@ -178,7 +180,11 @@ def test_tiles_of_the_array(rows, columns):
             for column in range(0, 128, columns):
                 k, m = slice(row, row + rows), slice(column, column + columns)
                 nisa.nc_matmul(
-                    psum[m, row // rows], stationary[k, m], moving[k], tile_position=(row, column), tile_size=(rows, columns)
+                    psum[m, row // rows],
+                    stationary[k, m],
+                    moving[k],
+                    tile_position=(row, column),
+                    tile_size=(rows, columns),
                 )
 
     simulated, got = simulation(body, np.zeros((128, 128 // rows, 16), np.float32), s, t, spaces="pss")
@@ -217,7 +223,11 @@ def test_tfloat32_operands_use_their_upper_bits():
 
     def rounded(x):
         u = x.view(np.uint32).astype(np.uint64)
-        return ((u + 0xFFF + (u >> np.uint64(13) & np.uint64(1))) & np.uint64(0xFFFFE000)).astype(np.uint32).view(np.float32)
+        return (
+            ((u + 0xFFF + (u >> np.uint64(13) & np.uint64(1))) & np.uint64(0xFFFFE000))
+            .astype(np.uint32)
+            .view(np.float32)
+        )
 
     got = execute(body, np.zeros((8, 8), np.float32), s, t, spaces="pss")[0]
     exact = rounded(s).astype(np.float64).T @ rounded(t).astype(np.float64)
@@ -225,10 +235,6 @@ def test_tfloat32_operands_use_their_upper_bits():
     assert (np.abs(got - exact) <= bound).all()
 
 
-@pytest.mark.xfail(
-    reason="the -0 that fresh elements start from is written by the tensor's data type (system/interpreter.rs apply), "
-    "so a narrower view of PSUM keeps what was there"
-)
 def test_bfloat16_view_of_float32_psum_in_overlapping_windows():
     s, t = operands(18, 16, 8, 12, ("bfloat16", "bfloat16"))
 

@@ -7,18 +7,47 @@ from emulated import execute, numpy_dtype, simulation
 from trn3.nki import isa as nisa
 
 DTYPES = [
-    "float32", "tfloat32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3", "float8_e4m3fn", "float8_e8m0fnu",
-    "uint8", "int8", "uint16", "int16", "uint32", "int32", "float8_e5m2_x4", "float8_e4m3fn_x4", "float4_e2m1fn_x4",
+    "float32",
+    "tfloat32",
+    "bfloat16",
+    "float16",
+    "float8_e5m2",
+    "float8_e4m3",
+    "float8_e4m3fn",
+    "float8_e8m0fnu",
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "uint32",
+    "int32",
+    "float8_e5m2_x4",
+    "float8_e4m3fn_x4",
+    "float4_e2m1fn_x4",
 ]
 
 
 def bits(shape, name, seed=0):
     dtype = numpy_dtype(name)
-    return np.random.default_rng(seed).integers(0, 256, (*shape, dtype.itemsize), np.uint8).view(f"u{dtype.itemsize}").reshape(shape)
+    return (
+        np.random.default_rng(seed)
+        .integers(0, 256, (*shape, dtype.itemsize), np.uint8)
+        .view(f"u{dtype.itemsize}")
+        .reshape(shape)
+    )
 
 
 @pytest.mark.parametrize("name", DTYPES)
-@pytest.mark.parametrize(("shape", "engine", "space"), [((128, 128), "tensor", "p"), ((3, 100), "tensor", "p"), ((32, 32), "vector", "s"), ((7, 20), "vector", "p"), ((1, 1), "unknown", "s")])
+@pytest.mark.parametrize(
+    ("shape", "engine", "space"),
+    [
+        ((128, 128), "tensor", "p"),
+        ((3, 100), "tensor", "p"),
+        ((32, 32), "vector", "s"),
+        ((7, 20), "vector", "p"),
+        ((1, 1), "unknown", "s"),
+    ],
+)
 def test_bits_move(name, shape, engine, space):
     source = bits(shape, name)
     target = bits(shape[::-1], name, 1)

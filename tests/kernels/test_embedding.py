@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
-import trn3
 from float64 import BFLOAT16, layer_norm, relative_error
+
+import trn3
 from trn3 import kernels
 from trn3.errors import RuleError
 

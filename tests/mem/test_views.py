@@ -58,7 +58,10 @@ def on_chip_index(model, key):
     ints = [axis for axis, item in enumerate(key) if isinstance(item, int)]
     kept = [0] if 0 in ints else []
     result = model
-    sliced = tuple(slice(item % n, item % n + 1) if isinstance(item, int) else item for item, n in zip(key, model.shape, strict=True))
+    sliced = tuple(
+        slice(item % n, item % n + 1) if isinstance(item, int) else item
+        for item, n in zip(key, model.shape, strict=True)
+    )
     result = model[sliced]
     drop = [axis for axis in ints if axis not in kept]
     while result.ndim - len(drop) < 2:
@@ -88,7 +91,13 @@ def step(draw, shape, chip):
             else:
                 start = draw(st.integers(0, n - 1))
                 stop, by = draw(st.integers(start + 1, n)), draw(st.integers(1, 3))
-                key.append(draw(st.sampled_from([slice(start, stop, by), slice(None), slice(start, None), slice(start - n, None, by)])))
+                key.append(
+                    draw(
+                        st.sampled_from(
+                            [slice(start, stop, by), slice(None), slice(start, None), slice(start - n, None, by)]
+                        )
+                    )
+                )
         if draw(st.booleans()):
             key.append(...)
         key = tuple(key)
@@ -157,7 +166,9 @@ def test_reshape_gives_numpys_elements_or_is_refused(data):
     total = math.prod(shape[1:])
     divisors = [d for d in range(1, total + 1) if total % d == 0]
     d = data.draw(st.sampled_from(divisors))
-    target = data.draw(st.sampled_from([(shape[0], total), (shape[0], d, -1), (shape[0], -1, d), (shape[0], 1, total), (-1, total)]))
+    target = data.draw(
+        st.sampled_from([(shape[0], total), (shape[0], d, -1), (shape[0], -1, d), (shape[0], 1, total), (-1, total)])
+    )
 
     def run(x):
         view = nl.ndarray(shape, nl.float32).permute(order)
@@ -209,15 +220,44 @@ def test_flattening_a_broadcast_of_size_one_or_a_gap():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda t: t[0:0], lambda t: t[:, 3:2], lambda t: t[:, ::-1], lambda t: t[:, 0:7], lambda t: t[:, 6], lambda t: t[:, -7],
-        lambda t: t[:, :, :, 0], lambda t: t[..., ...], lambda t: t[:, ::0] if False else t[:, 6:], lambda t: t[2**70], lambda t: t[:, -(2**70)],
-        lambda t: t.permute((1, 0, 2)), lambda t: t.permute((0, 1)), lambda t: t.permute((0, 1, 1)), lambda t: t.permute((0, 1, 3)),
-        lambda t: t.broadcast(0, 2), lambda t: t.broadcast(1, 2), lambda t: t[:, 0:1].broadcast(1, 0), lambda t: t[:, 0:1].broadcast(1, -1),
-        lambda t: t.expand_dim(0), lambda t: t.expand_dim(4), lambda t: t.squeeze_dim(1), lambda t: t[0:1].squeeze_dim(0),
-        lambda t: t.reshape_dim(0, (2, 2)), lambda t: t.reshape_dim(1, (4, 2)), lambda t: t.reshape_dim(1, (-1, -1)), lambda t: t.reshape_dim(1, (-1, 0)),
-        lambda t: t.reshape_dim(3, (1,)), lambda t: t.reshape((8, 30)), lambda t: t.reshape((4, 61)), lambda t: t.reshape((240,)),
-        lambda t: t.reshape((4, 2, 3, 2, 5, 1)), lambda t: t.reshape(()), lambda t: t.slice(1, 2, 2), lambda t: t.slice(3, 0, 1), lambda t: t.select(1, 6),
-        lambda t: t.reshape((2**32, 2**32, -1)), lambda t: t.slice(1, 0, 3, 0),
+        lambda t: t[0:0],
+        lambda t: t[:, 3:2],
+        lambda t: t[:, ::-1],
+        lambda t: t[:, 0:7],
+        lambda t: t[:, 6],
+        lambda t: t[:, -7],
+        lambda t: t[:, :, :, 0],
+        lambda t: t[..., ...],
+        lambda t: t[:, ::0] if False else t[:, 6:],
+        lambda t: t[2**70],
+        lambda t: t[:, -(2**70)],
+        lambda t: t.permute((1, 0, 2)),
+        lambda t: t.permute((0, 1)),
+        lambda t: t.permute((0, 1, 1)),
+        lambda t: t.permute((0, 1, 3)),
+        lambda t: t.broadcast(0, 2),
+        lambda t: t.broadcast(1, 2),
+        lambda t: t[:, 0:1].broadcast(1, 0),
+        lambda t: t[:, 0:1].broadcast(1, -1),
+        lambda t: t.expand_dim(0),
+        lambda t: t.expand_dim(4),
+        lambda t: t.squeeze_dim(1),
+        lambda t: t[0:1].squeeze_dim(0),
+        lambda t: t.reshape_dim(0, (2, 2)),
+        lambda t: t.reshape_dim(1, (4, 2)),
+        lambda t: t.reshape_dim(1, (-1, -1)),
+        lambda t: t.reshape_dim(1, (-1, 0)),
+        lambda t: t.reshape_dim(3, (1,)),
+        lambda t: t.reshape((8, 30)),
+        lambda t: t.reshape((4, 61)),
+        lambda t: t.reshape((240,)),
+        lambda t: t.reshape((4, 2, 3, 2, 5, 1)),
+        lambda t: t.reshape(()),
+        lambda t: t.slice(1, 2, 2),
+        lambda t: t.slice(3, 0, 1),
+        lambda t: t.select(1, 6),
+        lambda t: t.reshape((2**32, 2**32, -1)),
+        lambda t: t.slice(1, 0, 3, 0),
     ],
 )
 def test_what_a_tile_does_not_do(call):
@@ -313,7 +353,14 @@ def test_rearrange(source, target, dims):
 
 @pytest.mark.parametrize(
     ("source", "target", "dims"),
-    [(("p", "a"), ("p", "a"), {}), (("p", "a", "b"), ("p", "a"), {}), (("p", "a", ("c", "d")), ("p", "a", "c", "d"), {}), (("p", "a", ("c", "d")), ("p", "a", "c", "d"), {"c": 3}), (("p", "a", "a"), ("p", "a", "a"), {}), (("p", "a", "b"), ("b", "p", "a"), {})],
+    [
+        (("p", "a"), ("p", "a"), {}),
+        (("p", "a", "b"), ("p", "a"), {}),
+        (("p", "a", ("c", "d")), ("p", "a", "c", "d"), {}),
+        (("p", "a", ("c", "d")), ("p", "a", "c", "d"), {"c": 3}),
+        (("p", "a", "a"), ("p", "a", "a"), {}),
+        (("p", "a", "b"), ("b", "p", "a"), {}),
+    ],
 )
 def test_rearrange_refuses(source, target, dims):
     def run(x):
@@ -362,7 +409,18 @@ def test_ap_names_what_it_says_or_is_refused(data):
 
 @pytest.mark.parametrize(
     ("pattern", "more"),
-    [([], {}), ([[10, 4], [2**62, 5]], {}), ([[10, 4], [1, 0]], {}), ([[10, 4], [1, -1]], {}), ([[10, 4], [1, 2**40]], {}), ([[10, 4], [1, 1]], {"offset": 2**63 - 1}), ([[10, 4], [1, 1]], {"offset": -(2**63)}), ([[10, 4]] + [[1, 1]] * 5, {}), ([[10, 4]], {}), ([[-(2**63), 2], [2**62, 2**32 - 1]], {})],
+    [
+        ([], {}),
+        ([[10, 4], [2**62, 5]], {}),
+        ([[10, 4], [1, 0]], {}),
+        ([[10, 4], [1, -1]], {}),
+        ([[10, 4], [1, 2**40]], {}),
+        ([[10, 4], [1, 1]], {"offset": 2**63 - 1}),
+        ([[10, 4], [1, 1]], {"offset": -(2**63)}),
+        ([[10, 4]] + [[1, 1]] * 5, {}),
+        ([[10, 4]], {}),
+        ([[-(2**63), 2], [2**62, 2**32 - 1]], {}),
+    ],
 )
 def test_ap_refuses_absurd_numbers(pattern, more):
     def run(x):
@@ -399,7 +457,14 @@ def test_ap_as_another_dtype_and_on_a_view_adds_the_base():
 
 def test_dtype_views():
     x = np.random.default_rng(0).integers(0, 2**32, (4, 6), np.uint32)
-    cases = [(nl.uint16, np.uint16), (nl.int8, np.int8), (nl.float32, np.float32), (nl.bfloat16, nl.bfloat16), (nl.float8_e5m2_x4, nl.float8_e5m2_x4), (nl.float4_e2m1fn_x4, nl.float4_e2m1fn_x4)]
+    cases = [
+        (nl.uint16, np.uint16),
+        (nl.int8, np.int8),
+        (nl.float32, np.float32),
+        (nl.bfloat16, nl.bfloat16),
+        (nl.float8_e5m2_x4, nl.float8_e5m2_x4),
+        (nl.float4_e2m1fn_x4, nl.float4_e2m1fn_x4),
+    ]
 
     def kernel(a):
         tile, outs = nl.load(a), []
@@ -437,7 +502,14 @@ def test_attributes():
     def run(x):
         tile = nl.ndarray((4, 6), nl.bfloat16, buffer=nl.psum, name="mine")
         assert (tile.name, tile.dtype, tile.buffer, tile.shape, tile.strides, tile.offset, tile.ndim, tile.size) == (
-            "mine", nl.bfloat16, nl.psum, (4, 6), (6, 1), 0, 2, 24,
+            "mine",
+            nl.bfloat16,
+            nl.psum,
+            (4, 6),
+            (6, 1),
+            0,
+            2,
+            24,
         )
         assert tile[1:3, 2:4].offset == 8
         assert tile[1:3, 2:4].name == "mine"

@@ -8,6 +8,7 @@ pytest.importorskip("safetensors", reason="extra 'models' is not installed")
 pytest.importorskip("tokenizers", reason="extra 'models' is not installed")
 
 from safetensors.numpy import save_file
+
 from trn3.errors import FileFormatError, Trn3Error
 from trn3.models import minilm
 

@@ -31,7 +31,18 @@ def test_layouts_of_inputs():
     read_only = base.copy()
     read_only.flags.writeable = False
     misaligned = np.frombuffer(b"\0" + base.tobytes(), np.uint8)[1:].view(np.float32).reshape(8, 16)
-    for array in (base, base[::2, ::3], base.T, np.asfortranarray(base), base[::-1, ::-1], read_only, np.broadcast_to(base[0], (3, 16)), misaligned, base[:, 3:4], np.ndarray.view(base, np.matrix)):
+    for array in (
+        base,
+        base[::2, ::3],
+        base.T,
+        np.asfortranarray(base),
+        base[::-1, ::-1],
+        read_only,
+        np.broadcast_to(base[0], (3, 16)),
+        misaligned,
+        base[:, 3:4],
+        np.ndarray.view(base, np.matrix),
+    ):
         for simulated in (nki.simulate(double), nki.simulate(double, eager=True)):
             before = np.array(array)
             np.testing.assert_array_equal(simulated(array), before * 2)
@@ -40,7 +51,17 @@ def test_layouts_of_inputs():
 
 @pytest.mark.parametrize(
     "array",
-    [X.astype(">f4"), X.astype(np.float64), X.astype(np.int64), X.astype(object), X.astype("S3"), X.astype(np.complex64), np.array(["a"]), np.zeros(3, [("a", "f4")]), np.array(["2020"], "M8[D]")],
+    [
+        X.astype(">f4"),
+        X.astype(np.float64),
+        X.astype(np.int64),
+        X.astype(object),
+        X.astype("S3"),
+        X.astype(np.complex64),
+        np.array(["a"]),
+        np.zeros(3, [("a", "f4")]),
+        np.array(["2020"], "M8[D]"),
+    ],
     ids=lambda a: str(a.dtype),
 )
 def test_data_types_that_the_device_does_not_have(array):
@@ -130,7 +151,17 @@ def test_reshaped_and_reinterpreted_results():
     np.testing.assert_array_equal(flat, X.reshape(-1))
 
 
-@pytest.mark.parametrize("view", [lambda t: t[0:2], lambda t: t[:, 0:4], lambda t: t[2:4], lambda t: t.permute((1, 0)), lambda t: t[0:1].broadcast(0, 4), lambda t: t.ap([[8, 2], [1, 8]])])
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda t: t[0:2],
+        lambda t: t[:, 0:4],
+        lambda t: t[2:4],
+        lambda t: t.permute((1, 0)),
+        lambda t: t[0:1].broadcast(0, 4),
+        lambda t: t.ap([[8, 2], [1, 8]]),
+    ],
+)
 def test_parts_of_tensors_are_no_results(view):
     with pytest.raises(errors.RuleError, match=r"kernel\.output_view"):
         nki.simulate(lambda x: view(double(x)))(X)
@@ -249,7 +280,10 @@ def test_grid():
             made[grid]
 
 
-@pytest.mark.parametrize(("name", "target"), [("trn2", "trn2"), ("gen3", "trn2"), ("trn3", "trn3"), ("gen4", "trn3"), ("TRN2", "trn2"), (" trn3 ", "trn3")])
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("trn2", "trn2"), ("gen3", "trn2"), ("trn3", "trn3"), ("gen4", "trn3"), ("TRN2", "trn2"), (" trn3 ", "trn3")],
+)
 @pytest.mark.parametrize("variable", ["NEURON_PLATFORM_TARGET_OVERRIDE", "NKI_NC_VERSION"])
 def test_the_environment_chooses_the_target(monkeypatch, variable, name, target):
     monkeypatch.setenv(variable, name)
@@ -298,7 +332,11 @@ def test_a_table_of_the_users(tmp_path):
 def python(code, tmp_path, *, path=()):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)], capture_output=True, text=True, cwd=tmp_path, env=environment
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
     )
 
 
@@ -387,14 +425,19 @@ def test_an_imported_nki_is_not_shadowed_and_force_shadows(tmp_path, real_nki):
 
 
 def test_importing_takes_little(tmp_path):
-    done = python("import sys, trn3.nki; print(sorted(m for m in sys.modules if m.split('.')[0] in ('typer', 'rich', 'torch', 'jax', 'pytest')))", tmp_path)
+    done = python(
+        "import sys, trn3.nki; print(sorted(m for m in sys.modules if m.split('.')[0] in ('typer', 'rich', 'torch', 'jax', 'pytest')))",
+        tmp_path,
+    )
     assert done.stdout.strip() == "[]", done.stderr
 
 
 # Documentation -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", ["trn3.nki._kernel", "trn3.nki.language", "trn3.nki.isa", "trn3.nki", "trn3.dtypes", "trn3.errors"])
+@pytest.mark.parametrize(
+    "module", ["trn3.nki._kernel", "trn3.nki.language", "trn3.nki.isa", "trn3.nki", "trn3.dtypes", "trn3.errors"]
+)
 def test_examples_in_docstrings(module):
     import importlib
 
@@ -404,7 +447,9 @@ def test_examples_in_docstrings(module):
 
 def test_generated_files_are_fresh(tmp_path):
     root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, str(root / "tools/generate_isa.py"), "--check"], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, str(root / "tools/generate_isa.py"), "--check"], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from trn3 import dtypes, mx
 from trn3.errors import RuleError
 

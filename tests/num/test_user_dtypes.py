@@ -10,6 +10,7 @@ import threading
 
 import numpy as np
 import pytest
+
 from trn3 import _native, dtypes
 
 WORDS = [dtypes.float8_e4m3fn_x4, dtypes.float8_e5m2_x4, dtypes.float4_e2m1fn_x4]
@@ -144,6 +145,8 @@ def test_importing_again_registers_nothing():
         assert again.tfloat32 is _native.tfloat32
     finally:
         sys.modules["trn3._native"] = module
+        # Importing has also set the package's attribute.
+        sys.modules["trn3"]._native = module
     importlib.reload(_native)
     assert [np.dtype(getattr(_native, str(each))).num for each in ALL] == before
 

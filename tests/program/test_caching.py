@@ -91,19 +91,43 @@ CHANGES = {
     "helper's code": ("def g(): return 2.0\ndef factor(): return g()\n", "def g(): return 5.0"),
     "default": ("def factor(f=2.0): return f\n", "factor.__defaults__ = (5.0,)"),
     "keyword default": ("def factor(*, f=2.0): return f\n", "factor.__kwdefaults__ = {'f': 5.0}"),
-    "closure": ("def make(v):\n    def inner(): return v\n    return inner\nfactor = make(2.0)\n", "factor = make(5.0)"),
-    "mutable closure": ("box = [2.0]\ndef make(b):\n    def inner(): return b[0]\n    return inner\nfactor = make(box)\n", "box[0] = 5.0"),
+    "closure": (
+        "def make(v):\n    def inner(): return v\n    return inner\nfactor = make(2.0)\n",
+        "factor = make(5.0)",
+    ),
+    "mutable closure": (
+        "box = [2.0]\ndef make(b):\n    def inner(): return b[0]\n    return inner\nfactor = make(box)\n",
+        "box[0] = 5.0",
+    ),
     "list": ("G = [2.0]\ndef factor(): return G[0]\n", "G[0] = 5.0"),
     "dict": ("G = {'a': 2.0}\ndef factor(): return G['a']\n", "G['a'] = 5.0"),
     "array": ("G = np.array([2.0])\ndef factor(): return G[0]\n", "G[0] = 5.0"),
     "class attribute": ("class C:\n    f = 2.0\ndef factor(): return C.f\n", "C.f = 5.0"),
     "instance attribute": ("class C:\n    f = 2.0\nc = C()\ndef factor(): return c.f\n", "c.f = 5.0"),
-    "bound method": ("class C:\n    f = 2.0\n    def get(self): return self.f\nc = C()\nget = c.get\ndef factor(): return get()\n", "c.f = 5.0"),
-    "static method of a class": ("F = 2.0\nclass C:\n    @staticmethod\n    def get(): return F\ndef factor(): return C.get()\n", "F = 5.0"),
-    "callable object": ("class C:\n    f = 2.0\n    def __call__(self): return self.f\nc = C()\ndef factor(): return c()\n", "c.f = 5.0"),
-    "partial function": ("F = 2.0\ndef g(k): return F * k\nh = functools.partial(g, 1.0)\ndef factor(): return h()\n", "F = 5.0"),
-    "cached function": ("F = 2.0\n@functools.lru_cache\ndef g(): return F\ndef factor(): return g()\n", "F = 5.0; g.cache_clear()"),
-    "wrapped function": ("F = 2.0\ndef d(f):\n    @functools.wraps(f)\n    def w(): return f()\n    return w\n@d\ndef factor(): return F\n", "F = 5.0"),
+    "bound method": (
+        "class C:\n    f = 2.0\n    def get(self): return self.f\nc = C()\nget = c.get\ndef factor(): return get()\n",
+        "c.f = 5.0",
+    ),
+    "static method of a class": (
+        "F = 2.0\nclass C:\n    @staticmethod\n    def get(): return F\ndef factor(): return C.get()\n",
+        "F = 5.0",
+    ),
+    "callable object": (
+        "class C:\n    f = 2.0\n    def __call__(self): return self.f\nc = C()\ndef factor(): return c()\n",
+        "c.f = 5.0",
+    ),
+    "partial function": (
+        "F = 2.0\ndef g(k): return F * k\nh = functools.partial(g, 1.0)\ndef factor(): return h()\n",
+        "F = 5.0",
+    ),
+    "cached function": (
+        "F = 2.0\n@functools.lru_cache\ndef g(): return F\ndef factor(): return g()\n",
+        "F = 5.0; g.cache_clear()",
+    ),
+    "wrapped function": (
+        "F = 2.0\ndef d(f):\n    @functools.wraps(f)\n    def w(): return f()\n    return w\n@d\ndef factor(): return F\n",
+        "F = 5.0",
+    ),
     "lambda": ("F = 2.0\ng = lambda: F\ndef factor(): return g()\n", "F = 5.0"),
     "nested function": ("F = 2.0\ndef factor():\n    def inner(): return F\n    return inner()\n", "F = 5.0"),
     "comprehension": ("F = 2.0\ndef factor(): return [F for _ in range(1)][0]\n", "F = 5.0"),
@@ -126,7 +150,9 @@ def test_a_change_of_what_the_code_reads_is_seen(what):
 
 
 def test_recursion_and_modules_are_established(recorded):
-    _, kernel = kernel_of("import math\ndef g(n): return 1.0 if n == 0 else 2.0 * g(n - 1)\ndef factor(): return math.sqrt(g(2))\n")
+    _, kernel = kernel_of(
+        "import math\ndef g(n): return 1.0 if n == 0 else 2.0 * g(n - 1)\ndef factor(): return math.sqrt(g(2))\n"
+    )
     for _ in range(2):
         np.testing.assert_array_equal(kernel(X), X * 2)
     assert len(recorded) == 1

@@ -134,7 +134,9 @@ def test_a_reused_psum_bank_waits_for_its_last_user():
     assert len(set(banks)) == 8
     assert banks[8] == banks[0]
     first_reader, last_writer = 2, 17
-    assert first_reader in producers[last_writer] or any(first_reader <= p and program.opcodes()[p] == "activation" for p in producers[last_writer])
+    assert first_reader in producers[last_writer] or any(
+        first_reader <= p and program.opcodes()[p] == "activation" for p in producers[last_writer]
+    )
 
 
 def test_a_reused_sbuf_address_waits_for_its_last_user():
@@ -156,7 +158,14 @@ def test_two_operands_on_one_fresh_tile_are_both_remembered():
     def body(x):
         source, a = tile(128, 64), tile(128, 64)
         nisa.memset(source, 0.0, engine=VECTOR)
-        nisa.activation(a[:, 0:32], nl.exp, source[:, 0:32], reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reset_reduce, reduce_res=a[:, 63:64])
+        nisa.activation(
+            a[:, 0:32],
+            nl.exp,
+            source[:, 0:32],
+            reduce_op=nl.add,
+            reduce_cmd=nisa.reduce_cmd.reset_reduce,
+            reduce_res=a[:, 63:64],
+        )
         nisa.tensor_copy(tile(128, 32), a[:, 0:32], engine=GPSIMD)
         nisa.tensor_copy(tile(128, 1), a[:, 63:64], engine=VECTOR)
 

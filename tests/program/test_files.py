@@ -51,7 +51,9 @@ def test_a_stored_program_gives_the_same_bits(saved):
         assert getattr(program, name) == getattr(original, name), name
     assert program.opcodes() == original.opcodes()
     assert program.tensors() == original.tensors()
-    assert [program.producers(at) for at in range(program.instructions)] == [original.producers(at) for at in range(original.instructions)]
+    assert [program.producers(at) for at in range(program.instructions)] == [
+        original.producers(at) for at in range(original.instructions)
+    ]
     second = path.with_suffix(".2")
     program.save(second)
     assert second.read_bytes() == path.read_bytes()
@@ -61,14 +63,16 @@ def test_a_stored_program_gives_the_same_bits(saved):
 def test_it_runs_without_its_source_in_another_process(saved, tmp_path):
     path, want = saved
     script = tmp_path / "run.py"
-    script.write_text(textwrap.dedent(f"""
+    script.write_text(
+        textwrap.dedent(f"""
         import numpy as np
         from trn3 import _native, nki
         program = _native.Program.load({str(path)!r})
         out = np.empty((32, 32), np.float32)
         program.run([np.arange(128 * 32, dtype=np.float32).reshape(128, 32)], [out])
         np.save({str(tmp_path / "out.npy")!r}, out)
-    """))
+    """)
+    )
     subprocess.run([sys.executable, "-W", "error", str(script)], check=True, cwd=tmp_path)
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), want)
 
@@ -144,7 +148,17 @@ def test_the_systems_errors_keep_their_classes(tmp_path):
 def test_what_run_refuses(saved):
     program = _native.Program.load(saved[0])
     out = np.empty((32, 32), np.float32)
-    for inputs, outputs in [([], [out]), ([X], []), ([X, X], [out]), ([X[:64]], [out]), ([X], [out[:16]]), ([X.T], [out]), ([X.astype(np.float64)], [out]), ([X.tolist()], [out]), ([None], [out])]:
+    for inputs, outputs in [
+        ([], [out]),
+        ([X], []),
+        ([X, X], [out]),
+        ([X[:64]], [out]),
+        ([X], [out[:16]]),
+        ([X.T], [out]),
+        ([X.astype(np.float64)], [out]),
+        ([X.tolist()], [out]),
+        ([None], [out]),
+    ]:
         with pytest.raises((ValueError, TypeError)):
             program.run(inputs, outputs)
     with pytest.raises((ValueError, errors.RuleError)):
@@ -157,7 +171,8 @@ def test_what_run_refuses(saved):
 @pytest.mark.parametrize("hash_seed", ["0", "1", "12345"])
 def test_the_hash_seed_changes_nothing(saved, tmp_path, hash_seed):
     script = tmp_path / "record.py"
-    script.write_text(textwrap.dedent(f"""
+    script.write_text(
+        textwrap.dedent(f"""
         import sys
         sys.path.insert(0, {os.path.dirname(__file__)!r})
         import numpy as np, test_files
@@ -165,7 +180,10 @@ def test_the_hash_seed_changes_nothing(saved, tmp_path, hash_seed):
         simulated = nki.simulate(test_files.kernel)
         np.save("out.npy", simulated(test_files.X))
         simulated.program.save("program")
-    """))
-    subprocess.run([sys.executable, str(script)], check=True, cwd=tmp_path, env={**os.environ, "PYTHONHASHSEED": hash_seed})
+    """)
+    )
+    subprocess.run(
+        [sys.executable, str(script)], check=True, cwd=tmp_path, env={**os.environ, "PYTHONHASHSEED": hash_seed}
+    )
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), saved[1])
     assert (tmp_path / "program").read_bytes() == saved[0].read_bytes()

@@ -30,6 +30,11 @@ x = np.zeros((1, 1), np.float32)
 """
 
 
+def ticks(pid):
+    """Processor time that a process has used."""
+    return sum(int(n) for n in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13])
+
+
 def start(body):
     code = SCRIPT + textwrap.dedent(body)
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={**os.environ})
@@ -51,9 +56,8 @@ def test_ctrl_c_stops_a_run_and_the_next_one_works(eager):
     try:
         assert process.stdout.readline() == "ready\n"
         # The run starts after the line above; wait until it does by the processor time that it takes.
-        ticks = lambda: sum(int(n) for n in Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13])  # noqa: E731
-        first = ticks()
-        while ticks() < first + 60:
+        first = ticks(process.pid)
+        while ticks(process.pid) < first + 60:
             os.sched_yield()
         process.send_signal(signal.SIGINT)
         sent = time.monotonic()
@@ -67,10 +71,6 @@ def test_ctrl_c_stops_a_run_and_the_next_one_works(eager):
         process.wait()
 
 
-@pytest.mark.xfail(
-    reason="Program.run (py/program.rs) waits for its state's lock with the interpreter attached, while the holder waits "
-    "to attach: a deadlock; take the state out of the lock before the run and put it back after"
-)
 def test_two_threads_run_one_kernel():
     process = start("""
         import threading

@@ -22,7 +22,9 @@ def work(x, look=lambda tile: None):
     nisa.nc_matmul(product[:, 12:60], half, half)
     sums = nl.ndarray((48, 1), nl.float32)
     soft = nl.ndarray((48, 60), nl.float16)
-    nisa.activation(soft, nl.exp, product, scale=0.01, reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reset_reduce, reduce_res=sums)
+    nisa.activation(
+        soft, nl.exp, product, scale=0.01, reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.reset_reduce, reduce_res=sums
+    )
     look(sums)
     nisa.tensor_scalar(soft, soft, nl.multiply, sums)
     partial = nl.ndarray((48, 60), nl.float16)
@@ -37,7 +39,18 @@ def bits(array):
     return array.view(f"u{array.itemsize}")
 
 
-@pytest.mark.parametrize("ask", [repr, str, bool, np.asarray, lambda t: float(t[0, 0] if t.size > 1 else t), lambda t: int(t[0, 0]), lambda t: np.asarray(t, np.float64)])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        repr,
+        str,
+        bool,
+        np.asarray,
+        lambda t: float(t[0, 0] if t.size > 1 else t),
+        lambda t: int(t[0, 0]),
+        lambda t: np.asarray(t, np.float64),
+    ],
+)
 def test_looking_changes_nothing(ask):
     plain = nki.simulate(lambda x: work(x))
     want = plain(X)
@@ -134,7 +147,12 @@ def test_inputs_are_written_in_every_form_and_layout(eager, look):
         look(x)
         return x
 
-    for array in (np.zeros((4, 6), np.float32), np.zeros((4, 12), np.float32)[:, ::2], np.zeros((6, 4), np.float32).T, np.zeros((8, 6), np.float32)[::-2]):
+    for array in (
+        np.zeros((4, 6), np.float32),
+        np.zeros((4, 12), np.float32)[:, ::2],
+        np.zeros((6, 4), np.float32).T,
+        np.zeros((8, 6), np.float32)[::-2],
+    ):
         result = nki.simulate(kernel, eager=eager)(array)
         assert result is array
         np.testing.assert_array_equal(array, np.ones((4, 6)))

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from trn3 import spec
 
 RUN = "from trn3.cli import main; main()"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tomllib
+
 from trn3 import spec
 from trn3.errors import SpecError, Trn3Error
 

@@ -116,11 +116,23 @@ FUNCTIONS = {
     "sin": (sin_engine, ODD, None, NAN, NAN, [3.1415927, -3.1415927, 1.5707964, 9.0, 5.5910824, 1.27e13]),
     "arctan": (mpmath.atan, ODD, None, value(0x3FC90FDB), value(0xBFC90FDB), [0.41421357, 2.4142135, 1.0]),
     "erf": (mpmath.erf, ODD, None, 1.0, -1.0, [0.5, 3.9, 3.92]),
-    "erf_dx": (lambda x: 2 / mpmath.sqrt(mpmath.pi) * mpmath.exp(-x * x), round_f32(2 / mpmath.sqrt(mpmath.pi)),
-               round_f32(2 / mpmath.sqrt(mpmath.pi)), 0.0, 0.0, [9.35, 10.2]),
+    "erf_dx": (
+        lambda x: 2 / mpmath.sqrt(mpmath.pi) * mpmath.exp(-x * x),
+        round_f32(2 / mpmath.sqrt(mpmath.pi)),
+        round_f32(2 / mpmath.sqrt(mpmath.pi)),
+        0.0,
+        0.0,
+        [9.35, 10.2],
+    ),
     "gelu": (lambda x: x * normal_cdf(x), ODD, None, INF, -0.0, [-5.0, -12.9, -14.0, -14.4, -0.7517916]),
-    "gelu_dx": (lambda x: normal_cdf(x) + x * normal_density(x), 0.5, 0.5, 1.0, -0.0,
-                [-0.7517915, -0.75179154, -0.751791, -5.0, -14.5]),
+    "gelu_dx": (
+        lambda x: normal_cdf(x) + x * normal_density(x),
+        0.5,
+        0.5,
+        1.0,
+        -0.0,
+        [-0.7517915, -0.75179154, -0.751791, -5.0, -14.5],
+    ),
     "gelu_apprx_tanh": (gelu_apprx_tanh, ODD, None, INF, -0.0, [-5.0, -10.5, -9.9]),
     "gelu_apprx_sigmoid": (lambda x: x * sigmoid(SLOPE * x), ODD, None, INF, -0.0, [-5.0, -53.0, -63.5]),
     "gelu_apprx_sigmoid_dx": (lambda x: silu_dx(SLOPE * x), 0.5, 0.5, 1.0, -0.0, [-0.75115424, -0.751154, -60.0]),
@@ -133,8 +145,24 @@ FUNCTIONS = {
     "tan": (mpmath.tan, ODD, None, NAN, NAN, [1.5707964, 1e10, 33554432.0, 33554436.0, 16367173 * 2.0**72]),
 }
 SHARED = [
-    1.0, 0.5, 2.0, 3.0, 10.0, 100.0, 1000.0, 1e10, value(0x7F7FFFFF), value(1), value(2), value(0x007FFFFF),
-    value(0x00800000), value(0x00800001), value(0x3F7FFFFF), value(0x3F800001), value(0x33800000), value(0x34000000),
+    1.0,
+    0.5,
+    2.0,
+    3.0,
+    10.0,
+    100.0,
+    1000.0,
+    1e10,
+    value(0x7F7FFFFF),
+    value(1),
+    value(2),
+    value(0x007FFFFF),
+    value(0x00800000),
+    value(0x00800001),
+    value(0x3F7FFFFF),
+    value(0x3F800001),
+    value(0x33800000),
+    value(0x34000000),
 ]
 
 
@@ -172,13 +200,54 @@ def unary():
 
 def power():
     print("\n# x, y, x^y rounded to binary32, x^y in double precision\n[power]\nvectors = [")
-    values = [0.0, -0.0, INF, -INF, NAN, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 0.5, -0.5, 2.5, 1e30, -1e30, 16777217.0,
-              16777215.0, -16777215.0, value(1), -value(1), value(0x3F7FFFFF), value(0x3F800001)]
+    values = [
+        0.0,
+        -0.0,
+        INF,
+        -INF,
+        NAN,
+        1.0,
+        -1.0,
+        2.0,
+        -2.0,
+        3.0,
+        -3.0,
+        0.5,
+        -0.5,
+        2.5,
+        1e30,
+        -1e30,
+        16777217.0,
+        16777215.0,
+        -16777215.0,
+        value(1),
+        -value(1),
+        value(0x3F7FFFFF),
+        value(0x3F800001),
+    ]
     pairs = [(narrow(x), narrow(y)) for x in values for y in values]
     # Exact results and exact ties between two binary32 numbers.
-    pairs += [(4097.0, 2.0), (4099.0, 2.0), (257.0, 3.0), (33.0, 5.0), (4098.0 / 4096, 2.0), (16785409.0, 0.5),
-              (2.0, -149.0), (2.0, -150.0), (2.0, 127.0), (2.0, 128.0), (1.5, -200.0), (9.0, 1.5), (27.0, -2.0),
-              (2.0**-75, 2.0), (3.0 * 2**-50, 3.0), (5.0, 10.0), (-3.0, 15.0), (10.0, 10.0), (10.0, 38.0)]
+    pairs += [
+        (4097.0, 2.0),
+        (4099.0, 2.0),
+        (257.0, 3.0),
+        (33.0, 5.0),
+        (4098.0 / 4096, 2.0),
+        (16785409.0, 0.5),
+        (2.0, -149.0),
+        (2.0, -150.0),
+        (2.0, 127.0),
+        (2.0, 128.0),
+        (1.5, -200.0),
+        (9.0, 1.5),
+        (27.0, -2.0),
+        (2.0**-75, 2.0),
+        (3.0 * 2**-50, 3.0),
+        (5.0, 10.0),
+        (-3.0, 15.0),
+        (10.0, 10.0),
+        (10.0, 38.0),
+    ]
     for _ in range(200):
         pairs.append((narrow(2 ** RANDOM.uniform(-10, 10)), narrow(RANDOM.uniform(-14, 14))))
         pairs.append((narrow(1 + RANDOM.uniform(-1, 1) / 1024), narrow(RANDOM.uniform(-9e4, 9e4))))

@@ -190,7 +190,7 @@ class _Recorded:
     program: _native.Program
     returned: Any
     target: str
-    notices: tuple[str, ...] = ()
+    notices: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -284,8 +284,13 @@ def _filled(structure: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
     return structure
 
 
-def _check_outputs(kernel: str, outputs: list[Any]) -> None:
+def _check_outputs(outputs: list[Any]) -> tuple[tuple[str, str], ...]:
+    """Refuse tensors that a kernel cannot return, and give a notice for those that hardware would not."""
+    notices = []
     for output in outputs:
+        if output.buffer.value == "private_hbm":
+            text = f"return: {output.name}: is in private_hbm, a kernel returns tensors in shared_hbm"
+            notices.append(("kernel.output_space", f"{text}; it was returned all the same"))
         if output.buffer.value in ("sbuf", "psum"):
             raise RuleError(
                 instruction="return",
@@ -295,6 +300,7 @@ def _check_outputs(kernel: str, outputs: list[Any]) -> None:
                 fix="copy it to a tensor made with buffer=nl.shared_hbm, and return that one",
                 rule="kernel.output_space",
             )
+    return tuple(notices)
 
 
 class Kernel:
@@ -377,7 +383,7 @@ class Kernel:
             return self.cache[key], None
         recorded, arrays = _record(self.func, self.options, target, self.grid, inputs)
         if notice:
-            recorded.notices = (notice,)
+            recorded.notices += (("target.absent", notice),)
         if key is not None and not recorded.program.specialised and not self.options.eager:
             while len(self.cache) >= _CACHE_MAX:
                 self.cache.pop(next(iter(self.cache)))
@@ -411,13 +417,13 @@ def _record(
             result = func(*args, **kwargs)
             outputs: list[Any] = []
             returned = _structure(result, outputs)
-            _check_outputs(name, outputs)
+            notices = _check_outputs(outputs)
             program = recorder.finish(outputs)
             _check_views(returned, outputs, program)
     except BaseException:
         recorder.abandon()
         raise
-    return _Recorded(program, returned, target), arrays
+    return _Recorded(program, returned, target, notices), arrays
 
 
 def _contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -432,6 +438,10 @@ def _run(
     lent = [_contiguous(array) for array in inputs.arrays] if arrays is None else arrays
     written = program.written_inputs
     for number in written:
+        for other, array in enumerate(lent):
+            if arrays is None and other != number and np.may_share_memory(array, lent[number]):
+                # On the device they are two tensors; here one must not see what is written to the other.
+                lent[other] = array.copy()
         if not inputs.arrays[number].flags.writeable:
             raise RuleError(
                 instruction="kernel",
@@ -455,8 +465,8 @@ def _run(
         for array, number in zip(outputs, program.output_inputs, strict=True)
     ]
     notices = [
-        {"rule": "target.absent", "message": text, "file": "", "line": 0, "instruction": "kernel"}
-        for text in recorded.notices
+        {"rule": rule, "message": text, "file": "", "line": 0, "instruction": "kernel"}
+        for rule, text in recorded.notices
     ]
     return _filled(recorded.returned, results), [*notices, *program.findings, *findings]
 

@@ -266,8 +266,12 @@ def _binary(name: str, doc: str) -> Callable[..., Any]:
         if not isinstance(x, NkiTensor):
             if not isinstance(y, NkiTensor):
                 raise RuleError(
-                    instruction=f"nl.{name}", operand="x", value="is no tensor, and neither is y",
-                    limit="one operand is a tile", fix="compute constants in Python", rule="argument.type",
+                    instruction=f"nl.{name}",
+                    operand="x",
+                    value="is no tensor, and neither is y",
+                    limit="one operand is a tile",
+                    fix="compute constants in Python",
+                    rule="argument.type",
                 )
             tile = ndarray(y.shape, dtype or y.dtype)
             isa.tensor_scalar(tile, y, operator, x, reverse0=True)

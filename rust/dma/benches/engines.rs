@@ -18,8 +18,7 @@ fn run(spec: &Arc<DmaSpec>, queues: u8, bytes: u64) -> DmaEngines {
     let mut trigger = Picos::ZERO;
     for i in 0..TRANSFERS {
         let transfer = Transfer::new(shape, Mode::Hardware, (i % u64::from(queues)) as u8);
-        dma.submit(trigger, &transfer)
-            .expect("the transfer is possible");
+        dma.submit(trigger, &transfer).expect("the transfer is possible");
         trigger += spec.issue_interval(transfer.mode, &shape);
         while dma.next_completion(trigger).is_some() {}
     }
@@ -32,11 +31,9 @@ fn transfers(c: &mut Criterion) {
     let spec = Arc::new(DmaSpec::new(&target));
     let mut group = c.benchmark_group("dma");
     group.throughput(Throughput::Elements(TRANSFERS));
-    for (name, queues, bytes) in [
-        ("one_queue_2kib", 1, 2048),
-        ("one_queue_32kib", 1, 32_768),
-        ("four_queues_4kib", 4, 4096),
-    ] {
+    for (name, queues, bytes) in
+        [("one_queue_2kib", 1, 2048), ("one_queue_32kib", 1, 32_768), ("four_queues_4kib", 4, 4096)]
+    {
         group.bench_function(name, |b| b.iter(|| black_box(run(&spec, queues, bytes))));
     }
     group.finish();

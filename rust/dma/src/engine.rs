@@ -43,37 +43,19 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn new(
-        slot: usize,
-        share: Option<(Arc<Plan>, u64)>,
-        class: u8,
-        packet_descriptors: u32,
-    ) -> Job {
+    pub(crate) fn new(slot: usize, share: Option<(Arc<Plan>, u64)>, class: u8, packet_descriptors: u32) -> Job {
         let (plan, repeats) = share.map_or((None, 0), |(plan, repeats)| (Some(plan), repeats));
-        Job {
-            slot,
-            plan,
-            repeats,
-            class,
-            packet_descriptors,
-            served: 0,
-            start: None,
-            busy: Picos::ZERO,
-        }
+        Job { slot, plan, repeats, class, packet_descriptors, served: 0, start: None, busy: Picos::ZERO }
     }
 
     /// Number of data descriptors.
     pub(crate) fn descriptors(&self) -> u64 {
-        self.plan
-            .as_ref()
-            .map_or(0, |plan| plan.descriptors() * self.repeats)
+        self.plan.as_ref().map_or(0, |plan| plan.descriptors() * self.repeats)
     }
 
     /// Time of the first `count` data descriptors.
     fn time_of(&self, count: u64) -> Picos {
-        self.plan
-            .as_ref()
-            .map_or(Picos::ZERO, |plan| plan.time_of(count))
+        self.plan.as_ref().map_or(Picos::ZERO, |plan| plan.time_of(count))
     }
 
     /// The first end of a packet at or after `count` descriptors.
@@ -82,9 +64,7 @@ impl Job {
         if count > descriptors {
             return descriptors + 1;
         }
-        count
-            .next_multiple_of(u64::from(self.packet_descriptors.max(1)))
-            .min(descriptors)
+        count.next_multiple_of(u64::from(self.packet_descriptors.max(1))).min(descriptors)
     }
 }
 
@@ -165,15 +145,9 @@ impl Engine {
     /// Ends the service under way. Returns the job if that was its last packet, and when the queue's next head becomes
     /// ready if it has one.
     pub(crate) fn finish(&mut self, spec: &DmaSpec) -> (Option<Finished>, Option<Picos>) {
-        let service = self
-            .service
-            .take()
-            .expect("a service that ends was under way");
+        let service = self.service.take().expect("a service that ends was under way");
         let queue = &mut self.queues[service.queue];
-        let job = queue
-            .jobs
-            .front_mut()
-            .expect("a queue that is served has a head");
+        let job = queue.jobs.front_mut().expect("a queue that is served has a head");
         job.served = service.to;
         job.busy += service.end - service.start;
         if service.to <= job.descriptors() {
@@ -189,25 +163,11 @@ impl Engine {
         let start = job.start.expect("a finished job was started");
         let first_byte = (job.descriptors() > 0).then_some(start);
         let busy = job.busy;
-        (
-            Some(Finished {
-                job,
-                start,
-                first_byte,
-                end: service.end,
-                busy,
-            }),
-            wake,
-        )
+        (Some(Finished { job, start, first_byte, end: service.end, busy }), wake)
     }
 
     /// Decides what to serve, once everything that happens at `now` is known.
-    pub(crate) fn decide(
-        &mut self,
-        spec: &DmaSpec,
-        batching: Batching,
-        now: Picos,
-    ) -> Option<Serve> {
+    pub(crate) fn decide(&mut self, spec: &DmaSpec, batching: Batching, now: Picos) -> Option<Serve> {
         match self.service {
             Some(service) => self.cut_back(spec, service, now),
             None => self.begin(spec, batching, now),
@@ -249,23 +209,13 @@ impl Engine {
         job.start.get_or_insert(now);
         let alone = ready.is_power_of_two() && batching == Batching::Undisturbed;
         let (from, whole) = (job.served, job.descriptors() + 1);
-        let to = if alone {
-            whole
-        } else {
-            job.packet_end(from + 1)
-        };
+        let to = if alone { whole } else { job.packet_end(from + 1) };
         let mut length = job.time_of(to.min(whole - 1)) - job.time_of(from);
         if to == whole {
             length += spec.semaphore_write();
         }
         self.last_served = queue;
-        Some(self.announce(Service {
-            queue,
-            from,
-            to,
-            start: now,
-            end: now + length,
-        }))
+        Some(self.announce(Service { queue, from, to, start: now, end: now + length }))
     }
 
     /// A rival may have become ready: the service ends with the packet under way.
@@ -291,10 +241,7 @@ impl Engine {
     fn announce(&mut self, service: Service) -> Serve {
         self.generation = self.generation.wrapping_add(1);
         self.service = Some(service);
-        Serve {
-            end: service.end,
-            generation: self.generation,
-        }
+        Serve { end: service.end, generation: self.generation }
     }
 }
 

@@ -75,14 +75,8 @@ impl DmaCounters {
     pub fn named(&self) -> Counters {
         let mut counters = Counters::new();
         for (index, route) in Route::ALL.into_iter().enumerate() {
-            counters.add_named(
-                &format!("{}.read_bytes", route.name()),
-                self.read_bytes[index],
-            );
-            counters.add_named(
-                &format!("{}.written_bytes", route.name()),
-                self.written_bytes[index],
-            );
+            counters.add_named(&format!("{}.read_bytes", route.name()), self.read_bytes[index]);
+            counters.add_named(&format!("{}.written_bytes", route.name()), self.written_bytes[index]);
         }
         counters.add_named("transfers", self.transfers);
         counters.add_named("descriptors", self.descriptors);
@@ -157,10 +151,7 @@ impl DmaEngines {
             free_slots: Vec::new(),
             submitted: 0,
             completions: VecDeque::new(),
-            counters: DmaCounters {
-                busy: vec![Picos::ZERO; engines],
-                ..DmaCounters::default()
-            },
+            counters: DmaCounters { busy: vec![Picos::ZERO; engines], ..DmaCounters::default() },
             touched: 0,
             spec,
         }
@@ -203,16 +194,9 @@ impl DmaEngines {
         let spec = Arc::clone(&self.spec);
         transfer.shape.check(&spec)?;
         if transfer.queue >= spec.queues() {
-            return Err(DmaError::Queue {
-                queue: transfer.queue,
-                queues: spec.queues(),
-            });
+            return Err(DmaError::Queue { queue: transfer.queue, queues: spec.queues() });
         }
-        assert!(
-            trigger >= self.now,
-            "a transfer is triggered at {trigger}, but it is {}",
-            self.now
-        );
+        assert!(trigger >= self.now, "a transfer is triggered at {trigger}, but it is {}", self.now);
         let id = TransferId(self.submitted);
         self.submitted += 1;
         let slot = self.keep(InFlight {
@@ -226,11 +210,10 @@ impl DmaEngines {
         });
         let first = transfer.first_packet(&spec, trigger);
         for engine in 0..spec.engines() {
-            let reaches = &mut self.reaches
-                [usize::from(engine) * usize::from(spec.queues()) + usize::from(transfer.queue)];
+            let reaches =
+                &mut self.reaches[usize::from(engine) * usize::from(spec.queues()) + usize::from(transfer.queue)];
             *reaches = (*reaches).max(first + spec.skew(transfer.mode, engine));
-            self.events
-                .schedule(*reaches, Event::Arrive { engine, slot });
+            self.events.schedule(*reaches, Event::Arrive { engine, slot });
         }
         Ok(id)
     }
@@ -247,11 +230,7 @@ impl DmaEngines {
     /// When something happens next, if anything will; not later than the next completion.
     #[must_use]
     pub fn next_event_time(&self) -> Option<Picos> {
-        if self.completions.is_empty() {
-            self.events.next_time()
-        } else {
-            Some(self.now)
-        }
+        if self.completions.is_empty() { self.events.next_time() } else { Some(self.now) }
     }
 
     /// Lets everything happen that happens by `to`.
@@ -260,11 +239,7 @@ impl DmaEngines {
     ///
     /// If `to` lies before [`DmaEngines::now`].
     pub fn advance(&mut self, to: Picos) {
-        assert!(
-            to >= self.now,
-            "time goes forward: asked for {to}, but it is {}",
-            self.now
-        );
+        assert!(to >= self.now, "time goes forward: asked for {to}, but it is {}", self.now);
         while let Some(at) = self.events.next_time().filter(|&at| at <= to) {
             self.moment(at);
         }
@@ -294,27 +269,15 @@ impl DmaEngines {
         self.now = at;
         let spec = Arc::clone(&self.spec);
         let known = self.completions.len();
-        while let Some((_, event)) = self
-            .events
-            .pop_until(at)
-            .expect("the engines' events are not limited")
-        {
+        while let Some((_, event)) = self.events.pop_until(at).expect("the engines' events are not limited") {
             self.take_in(&spec, event);
         }
         self.completions.make_contiguous()[known..].sort_by_key(|completion| completion.id);
         while self.touched != 0 {
             let index = self.touched.trailing_zeros() as usize;
             self.touched &= self.touched - 1;
-            if let Some(Serve { end, generation }) =
-                self.engines[index].decide(&spec, self.batching, at)
-            {
-                self.events.schedule(
-                    end,
-                    Event::ServiceEnd {
-                        engine: index as u8,
-                        generation,
-                    },
-                );
+            if let Some(Serve { end, generation }) = self.engines[index].decide(&spec, self.batching, at) {
+                self.events.schedule(end, Event::ServiceEnd { engine: index as u8, generation });
             }
         }
     }
@@ -323,14 +286,9 @@ impl DmaEngines {
         let now = self.now;
         let (engine, gap_end) = match event {
             Event::Arrive { engine, slot } => {
-                let transfer = self.in_flight[slot]
-                    .as_ref()
-                    .expect("a transfer that arrives is in flight");
+                let transfer = self.in_flight[slot].as_ref().expect("a transfer that arrives is in flight");
                 let (queue, job) = (transfer.transfer.queue, transfer.job(spec, slot, engine));
-                (
-                    engine,
-                    self.engines[usize::from(engine)].arrive(now, queue, job),
-                )
+                (engine, self.engines[usize::from(engine)].arrive(now, queue, job))
             }
             Event::ServiceEnd { engine, generation } => {
                 if !self.engines[usize::from(engine)].is_current(generation) {
@@ -352,28 +310,18 @@ impl DmaEngines {
 
     fn part_done(&mut self, engine: u8, finished: &Finished) {
         let entry = &mut self.in_flight[finished.job.slot];
-        let transfer = entry
-            .as_mut()
-            .expect("a transfer with an unfinished part is in flight");
+        let transfer = entry.as_mut().expect("a transfer with an unfinished part is in flight");
         let route = transfer.transfer.shape.route() as usize;
         let (read, written) = transfer.transfer.shape.unit_bytes();
-        let units = finished
-            .job
-            .plan
-            .as_ref()
-            .map_or(0, |plan| plan.units() * finished.job.repeats);
+        let units = finished.job.plan.as_ref().map_or(0, |plan| plan.units() * finished.job.repeats);
         let descriptors = finished.job.descriptors();
         self.counters.read_bytes[route] += units * read;
         self.counters.written_bytes[route] += units * written;
         self.counters.descriptors += descriptors;
         self.counters.semaphore_writes += 1;
         self.counters.busy[usize::from(engine)] += finished.busy;
-        transfer.engines[usize::from(engine)] = EngineWork {
-            start: finished.start,
-            end: finished.end,
-            busy: finished.busy,
-            descriptors,
-        };
+        transfer.engines[usize::from(engine)] =
+            EngineWork { start: finished.start, end: finished.end, busy: finished.busy, descriptors };
         transfer.first_byte = match (transfer.first_byte, finished.first_byte) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -389,9 +337,7 @@ impl DmaEngines {
             id: transfer.id,
             transfer: transfer.transfer,
             trigger: transfer.trigger,
-            first_byte: transfer
-                .first_byte
-                .expect("a transfer moves at least one byte"),
+            first_byte: transfer.first_byte.expect("a transfer moves at least one byte"),
             done: finished.end,
             engines: transfer.engines,
         });
@@ -403,18 +349,10 @@ impl InFlight {
         let shape = &self.transfer.shape;
         let (plan, repeats) = match shape.route() {
             Route::HbmToHbm => (&self.plans[usize::from(engine)], 1),
-            _ => (
-                &self.plans[0],
-                u64::from(shape.partitions_of_engine(spec, engine)),
-            ),
+            _ => (&self.plans[0], u64::from(shape.partitions_of_engine(spec, engine))),
         };
         let share = (repeats > 0 && plan.units() > 0).then(|| (Arc::clone(plan), repeats));
-        Job::new(
-            slot,
-            share,
-            self.transfer.class,
-            self.transfer.packet_descriptors,
-        )
+        Job::new(slot, share, self.transfer.class, self.transfer.packet_descriptors)
     }
 }
 
@@ -428,9 +366,7 @@ fn plans(spec: &DmaSpec, transfer: &Transfer) -> Vec<Arc<Plan>> {
     }
     let engines = u128::from(spec.engines());
     let edge = |engine: u8| (u128::from(units) * u128::from(engine) / engines) as u64;
-    (0..spec.engines())
-        .map(|engine| plan(edge(engine), edge(engine + 1)))
-        .collect()
+    (0..spec.engines()).map(|engine| plan(edge(engine), edge(engine + 1))).collect()
 }
 
 #[cfg(test)]

@@ -5,9 +5,7 @@
 #[non_exhaustive]
 pub enum DmaError {
     /// A side has no pieces, or pieces of no bytes.
-    #[error(
-        "dma: {side}: {pieces} pieces of {piece_bytes} bytes move nothing; give at least one byte [dma.empty]"
-    )]
+    #[error("dma: {side}: {pieces} pieces of {piece_bytes} bytes move nothing; give at least one byte [dma.empty]")]
     Empty {
         /// `source` or `destination`.
         side: &'static str,

@@ -71,11 +71,7 @@ impl Plan {
         let body_end = (end - end % period).max(body_start);
         let parts = [
             (start, body_start, 1),
-            (
-                body_start,
-                body_start + period.min(body_end - body_start),
-                (body_end - body_start) / period,
-            ),
+            (body_start, body_start + period.min(body_end - body_start), (body_end - body_start) / period),
             (body_end, end, 1),
         ];
         let segments: Vec<Segment> = parts
@@ -164,11 +160,7 @@ impl Cutter<'_> {
     /// After how many units the pattern of cuts repeats.
     fn period(&self) -> u64 {
         let (a, b) = (self.source_piece, self.destination_piece);
-        if a % b == 0 || b % a == 0 {
-            a.min(b)
-        } else {
-            a / greatest_common_divisor(a, b) * b
-        }
+        if a % b == 0 || b % a == 0 { a.min(b) } else { a / greatest_common_divisor(a, b) * b }
     }
 
     fn segment(&self, start: u64, end: u64, repeats: u64) -> Segment {
@@ -176,10 +168,7 @@ impl Cutter<'_> {
         let mut at = start;
         while at < end {
             let next = |piece: u64| (at / piece + 1) * piece;
-            let length = next(self.source_piece)
-                .min(next(self.destination_piece))
-                .min(end)
-                - at;
+            let length = next(self.source_piece).min(next(self.destination_piece)).min(end) - at;
             self.push(&mut runs, self.units_max, length / self.units_max);
             self.push(&mut runs, length % self.units_max, 1);
             at += length;
@@ -199,9 +188,7 @@ impl Cutter<'_> {
         match runs.last_mut() {
             Some(run) if run.units == units => run.count += count,
             _ => {
-                let each =
-                    self.spec
-                        .descriptor_time(units * self.unit_bytes, self.route, self.operation);
+                let each = self.spec.descriptor_time(units * self.unit_bytes, self.route, self.operation);
                 runs.push(Run { units, count, each });
             }
         }
@@ -216,10 +203,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn side(piece_bytes: u64, pieces: u64) -> Side {
-        Side {
-            piece_bytes,
-            pieces,
-        }
+        Side { piece_bytes, pieces }
     }
 
     /// The descriptors in bytes of the larger side, one by one.
@@ -231,10 +215,7 @@ mod tests {
         for segment in &plan.segments {
             for _ in 0..segment.repeats {
                 for run in &segment.runs {
-                    list.extend(std::iter::repeat_n(
-                        run.units * a.max(b),
-                        run.count as usize,
-                    ));
+                    list.extend(std::iter::repeat_n(run.units * a.max(b), run.count as usize));
                 }
             }
         }
@@ -248,10 +229,7 @@ mod tests {
         assert_eq!(cut(side(100, 1), side(25, 4), 100), [25; 4]);
         assert_eq!(cut(side(8, 3), side(12, 2), 24), [8, 4, 4, 8]);
         assert_eq!(cut(side(4096, 2), side(8192, 1), 8192), [4096; 2]);
-        assert_eq!(
-            cut(side(5000, 2), side(10_000, 1), 10_000),
-            [4096, 904, 4096, 904]
-        );
+        assert_eq!(cut(side(5000, 2), side(10_000, 1), 10_000), [4096, 904, 4096, 904]);
         // From 32 to 16 bits: a unit is 2 B against 1 B, and the larger side fills a descriptor.
         assert_eq!(cut(side(16_384, 1), side(8_192, 1), 8_192), [4096; 4]);
         assert_eq!(cut(side(64, 1), side(16, 2), 32), [32; 2]);
@@ -267,16 +245,8 @@ mod tests {
     #[test]
     fn long_transfers_have_short_plans() {
         let (plan, _) = listed(side(4, 1 << 14), side(1 << 16, 1), 0, 1 << 16);
-        assert_eq!(
-            (
-                plan.segments.len(),
-                plan.segments[0].runs.len(),
-                plan.descriptors()
-            ),
-            (1, 1, 1 << 14)
-        );
-        let shape = Shape::within_hbm(Side::contiguous(1 << 40), Side::contiguous(1 << 40), false)
-            .expect("a shape");
+        assert_eq!((plan.segments.len(), plan.segments[0].runs.len(), plan.descriptors()), (1, 1, 1 << 14));
+        let shape = Shape::within_hbm(Side::contiguous(1 << 40), Side::contiguous(1 << 40), false).expect("a shape");
         let plan = Plan::new(&v3(), &shape, Operation::Copy, 7, (1 << 36) + 7);
         assert_eq!(plan.descriptors(), 1 << 24);
     }

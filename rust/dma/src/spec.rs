@@ -54,9 +54,7 @@ impl DmaSpec {
     /// If there are more than 128.
     #[must_use]
     pub fn engines(&self) -> u8 {
-        let engines = u8::try_from(self.table.engines_per_core)
-            .ok()
-            .filter(|&engines| engines <= 128);
+        let engines = u8::try_from(self.table.engines_per_core).ok().filter(|&engines| engines <= 128);
         engines.expect("a core has at most 128 DMA engines")
     }
 
@@ -67,9 +65,7 @@ impl DmaSpec {
     /// If there are more than 64.
     #[must_use]
     pub fn queues(&self) -> u8 {
-        let queues = u8::try_from(self.table.queues_per_engine)
-            .ok()
-            .filter(|&queues| queues <= 64);
+        let queues = u8::try_from(self.table.queues_per_engine).ok().filter(|&queues| queues <= 64);
         queues.expect("a DMA engine has at most 64 queues")
     }
 
@@ -103,16 +99,8 @@ impl DmaSpec {
     #[must_use]
     pub fn issue_interval(&self, mode: Mode, shape: &Shape) -> Picos {
         match mode {
-            Mode::Hardware => Picos(
-                self.table
-                    .hwdge
-                    .duration_ps(self.generation_partitions(shape)),
-            ),
-            Mode::Software => Picos(
-                self.table
-                    .swdge
-                    .duration_ps(self.generation_partitions(shape)),
-            ),
+            Mode::Hardware => Picos(self.table.hwdge.duration_ps(self.generation_partitions(shape))),
+            Mode::Software => Picos(self.table.swdge.duration_ps(self.generation_partitions(shape))),
             Mode::Static => Picos::ZERO,
         }
     }
@@ -141,11 +129,7 @@ impl DmaSpec {
 
     /// P in `T_DGE(P)`. A transfer within HBM has one part an engine, and is counted like as many partitions (assumed).
     fn generation_partitions(&self, shape: &Shape) -> u32 {
-        if shape.route() == Route::HbmToHbm {
-            self.table.engines_per_core
-        } else {
-            shape.partitions()
-        }
+        if shape.route() == Route::HbmToHbm { self.table.engines_per_core } else { shape.partitions() }
     }
 
     /// How long an engine takes over one descriptor of `bytes`:
@@ -161,35 +145,25 @@ impl DmaSpec {
         let streaming = Picos::to_move(bytes, self.bandwidth(route, operation));
         let whole = streaming + Picos(self.table.descriptor.overhead_ps) + Picos(extra);
         // At least a picosecond, so that a table of zeros still makes progress.
-        whole
-            .max(Picos(self.table.descriptor.duration_min_ps))
-            .max(Picos(1))
+        whole.max(Picos(self.table.descriptor.duration_min_ps)).max(Picos(1))
     }
 
     /// `XPOSE_EFF`, `XPOSE_EFF_SB`, `CCE_EFF` and `RAW_EFF` scale the streaming part.
     fn bandwidth(&self, route: Route, operation: Operation) -> u64 {
         let transpose = &self.table.transpose;
-        let aligned = if route.reads_hbm() {
-            transpose.hbm_ratio
-        } else {
-            transpose.sbuf_ratio
-        };
+        let aligned = if route.reads_hbm() { transpose.hbm_ratio } else { transpose.sbuf_ratio };
         let ratio = match operation {
             Operation::Copy => return self.bandwidth_bytes_per_s,
             Operation::Transpose => aligned,
             Operation::TransposeUnaligned => aligned * transpose.misaligned_ratio,
             Operation::Compute => self.table.compute_ratio,
-            Operation::Accumulate => self
-                .table
-                .read_add_write_ratio
-                .expect("a core that cannot add into SBUF refuses the instruction"),
+            Operation::Accumulate => {
+                self.table.read_add_write_ratio.expect("a core that cannot add into SBUF refuses the instruction")
+            }
         };
         // One correctly rounded product of two table values: the same on every machine.
         let bandwidth = (self.bandwidth_bytes_per_s as f64 * ratio).round() as u64;
-        assert!(
-            bandwidth > 0,
-            "a transfer that moves at no speed never ends"
-        );
+        assert!(bandwidth > 0, "a transfer that moves at no speed never ends");
         bandwidth
     }
 }
@@ -218,20 +192,14 @@ pub(crate) mod tests {
 
     /// Trn1, as far as timing.md section 8.2 has values of its own.
     pub(crate) fn v2() -> DmaSpec {
-        let mut spec = DmaSpec {
-            bandwidth_bytes_per_s: 17_400_000_000,
-            ..v3()
-        };
+        let mut spec = DmaSpec { bandwidth_bytes_per_s: 17_400_000_000, ..v3() };
         spec.table.descriptor.duration_min_ps = 7_000;
         spec
     }
 
     /// `bw_seq`.
     pub(crate) fn v3_sequential() -> DmaSpec {
-        DmaSpec {
-            bandwidth_bytes_per_s: v3().table.engine.bandwidth_peak_bytes_per_s,
-            ..v3()
-        }
+        DmaSpec { bandwidth_bytes_per_s: v3().table.engine.bandwidth_peak_bytes_per_s, ..v3() }
     }
 
     #[test]
@@ -242,14 +210,8 @@ pub(crate) mod tests {
         assert_eq!(v4().issue_interval(Mode::Hardware, &shape), Picos(600_080));
         assert_eq!(v4().issue_interval(Mode::Software, &shape), Picos(582_400));
         assert_eq!(v4().issue_interval(Mode::Static, &shape), Picos::ZERO);
-        assert_eq!(
-            v3().trigger_to_first(Mode::Hardware, &shape),
-            Picos(1_261_680)
-        );
-        assert_eq!(
-            v3().trigger_to_first(Mode::Software, &shape),
-            Picos(700_000)
-        );
+        assert_eq!(v3().trigger_to_first(Mode::Hardware, &shape), Picos(1_261_680));
+        assert_eq!(v3().trigger_to_first(Mode::Software, &shape), Picos(700_000));
         assert_eq!((v3().partitions_per_engine, v3().partitions()), (8, 128));
     }
 
@@ -257,20 +219,12 @@ pub(crate) mod tests {
     fn descriptors_take_what_the_table_says() {
         // timing.md section 8.2, DESC_OVH: 156, 83, 27 and 17 ns were measured on Trn2 at the peak of 27.2 B/ns.
         for (bytes, measured_ns) in [(4096, 156.0), (2048, 83.0), (512, 27.0), (256, 17.0)] {
-            let model = v3_sequential()
-                .descriptor_time(bytes, Route::HbmToSbuf, Operation::Copy)
-                .as_ns_f64();
-            assert!(
-                (model - measured_ns).abs() < 4.0,
-                "{bytes} B: {model} ns, measured {measured_ns}"
-            );
+            let model = v3_sequential().descriptor_time(bytes, Route::HbmToSbuf, Operation::Copy).as_ns_f64();
+            assert!((model - measured_ns).abs() < 4.0, "{bytes} B: {model} ns, measured {measured_ns}");
         }
         let time = |bytes, route| v3().descriptor_time(bytes, route, Operation::Copy).0;
         assert_eq!(time(4, Route::HbmToSbuf), 8_000);
-        assert_eq!(
-            time(256, Route::SbufToHbm) - time(256, Route::HbmToSbuf),
-            24_000
-        );
+        assert_eq!(time(256, Route::SbufToHbm) - time(256, Route::HbmToSbuf), 24_000);
         assert_eq!(time(257, Route::SbufToHbm), time(257, Route::HbmToSbuf));
     }
 
@@ -282,10 +236,7 @@ pub(crate) mod tests {
         assert_eq!(copy, 119_069);
         assert_eq!(time(Route::HbmToSbuf, Operation::Transpose), 132_299); // ÷ 0.9
         assert_eq!(time(Route::SbufToSbuf, Operation::Transpose), 238_139); // ÷ 0.5
-        assert_eq!(
-            time(Route::HbmToSbuf, Operation::TransposeUnaligned),
-            264_599
-        ); // ÷ 0.45
+        assert_eq!(time(Route::HbmToSbuf, Operation::TransposeUnaligned), 264_599); // ÷ 0.45
         assert_eq!(time(Route::HbmToSbuf, Operation::Compute), 238_139);
         assert_eq!(time(Route::HbmToSbuf, Operation::Accumulate), copy);
     }

@@ -20,12 +20,7 @@ pub enum Route {
 
 impl Route {
     /// Every route, in the order of the counters.
-    pub const ALL: [Route; 4] = [
-        Route::HbmToSbuf,
-        Route::SbufToHbm,
-        Route::SbufToSbuf,
-        Route::HbmToHbm,
-    ];
+    pub const ALL: [Route; 4] = [Route::HbmToSbuf, Route::SbufToHbm, Route::SbufToSbuf, Route::HbmToHbm];
 
     /// Name in counters and traces.
     #[must_use]
@@ -93,10 +88,7 @@ impl Side {
     /// One contiguous piece.
     #[must_use]
     pub fn contiguous(bytes: u64) -> Side {
-        Side {
-            piece_bytes: bytes,
-            pieces: 1,
-        }
+        Side { piece_bytes: bytes, pieces: 1 }
     }
 
     /// Bytes on this side.
@@ -106,9 +98,7 @@ impl Side {
     /// If they exceed 64 bits.
     #[must_use]
     pub fn bytes(self) -> u64 {
-        self.piece_bytes
-            .checked_mul(self.pieces)
-            .expect("a side holds fewer than 2^64 bytes")
+        self.piece_bytes.checked_mul(self.pieces).expect("a side holds fewer than 2^64 bytes")
     }
 }
 
@@ -139,48 +129,23 @@ impl Shape {
         destination: Side,
         casts: bool,
     ) -> Result<Shape, DmaError> {
-        let shape = Shape {
-            route,
-            first_partition,
-            partitions,
-            source,
-            destination,
-        };
+        let shape = Shape { route, first_partition, partitions, source, destination };
         if (partitions == 0) != (route == Route::HbmToHbm) {
-            return Err(DmaError::Partitions {
-                first: first_partition,
-                count: partitions,
-                limit: u32::MAX,
-            });
+            return Err(DmaError::Partitions { first: first_partition, count: partitions, limit: u32::MAX });
         }
-        for (
-            side,
-            Side {
-                piece_bytes,
-                pieces,
-            },
-        ) in [("source", source), ("destination", destination)]
-        {
+        for (side, Side { piece_bytes, pieces }) in [("source", source), ("destination", destination)] {
             if piece_bytes == 0 || pieces == 0 {
-                return Err(DmaError::Empty {
-                    side,
-                    pieces,
-                    piece_bytes,
-                });
+                return Err(DmaError::Empty { side, pieces, piece_bytes });
             }
         }
         let (source_bytes, destination_bytes) = (source.bytes(), destination.bytes());
         if source_bytes != destination_bytes && !casts {
-            return Err(DmaError::SidesDisagree {
-                source_bytes,
-                destination_bytes,
-            });
+            return Err(DmaError::SidesDisagree { source_bytes, destination_bytes });
         }
         let (source_unit, destination_unit) = shape.unit_bytes();
-        for (side, piece_bytes, unit) in [
-            ("source", source.piece_bytes, source_unit),
-            ("destination", destination.piece_bytes, destination_unit),
-        ] {
+        for (side, piece_bytes, unit) in
+            [("source", source.piece_bytes, source_unit), ("destination", destination.piece_bytes, destination_unit)]
+        {
             if piece_bytes % unit != 0 {
                 return Err(DmaError::BrokenElement { side, piece_bytes });
             }
@@ -258,8 +223,7 @@ impl Shape {
     pub fn partitions_of_engine(&self, spec: &DmaSpec, engine: u8) -> u32 {
         let from = u32::from(engine) * spec.partitions_per_engine;
         let (first, end) = (self.first_partition, self.first_partition + self.partitions);
-        end.min(from + spec.partitions_per_engine)
-            .saturating_sub(first.max(from))
+        end.min(from + spec.partitions_per_engine).saturating_sub(first.max(from))
     }
 
     pub(crate) fn check(&self, spec: &DmaSpec) -> Result<(), DmaError> {
@@ -267,21 +231,13 @@ impl Shape {
         let (first, count) = (self.first_partition, self.partitions);
         match first.checked_add(count) {
             Some(end) if end <= limit => Ok(()),
-            _ => Err(DmaError::Partitions {
-                first,
-                count,
-                limit,
-            }),
+            _ => Err(DmaError::Partitions { first, count, limit }),
         }
     }
 }
 
 pub(crate) fn greatest_common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 {
-        a
-    } else {
-        greatest_common_divisor(b, a % b)
-    }
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// One DMA instruction, ready to be triggered.
@@ -334,59 +290,32 @@ mod tests {
     fn partitions_go_to_their_engines() {
         let side = Side::contiguous(64);
         let shape = Shape::new(Route::HbmToSbuf, 6, 11, side, side, false).expect("a shape");
-        let shares: Vec<u32> = (0..16)
-            .map(|j| shape.partitions_of_engine(&v3(), j))
-            .collect();
+        let shares: Vec<u32> = (0..16).map(|j| shape.partitions_of_engine(&v3(), j)).collect();
         assert_eq!(shares[..4], [2, 8, 1, 0]);
         assert_eq!(shares.iter().sum::<u32>(), 11);
     }
 
     #[test]
     fn impossible_shapes_are_refused() {
-        let side = |piece_bytes, pieces| Side {
-            piece_bytes,
-            pieces,
-        };
+        let side = |piece_bytes, pieces| Side { piece_bytes, pieces };
         let make = |route, partitions, source, destination, casts| {
             Shape::new(route, 0, partitions, source, destination, casts).map(|_| ())
         };
         let (row, none) = (side(8, 2), side(0, 2));
         assert_eq!(make(Route::HbmToSbuf, 128, row, side(16, 1), false), Ok(()));
-        assert!(matches!(
-            make(Route::HbmToSbuf, 0, row, row, false),
-            Err(DmaError::Partitions { .. })
-        ));
-        assert!(matches!(
-            make(Route::HbmToHbm, 1, row, row, false),
-            Err(DmaError::Partitions { .. })
-        ));
-        assert!(matches!(
-            make(Route::HbmToSbuf, 1, row, none, false),
-            Err(DmaError::Empty { .. })
-        ));
+        assert!(matches!(make(Route::HbmToSbuf, 0, row, row, false), Err(DmaError::Partitions { .. })));
+        assert!(matches!(make(Route::HbmToHbm, 1, row, row, false), Err(DmaError::Partitions { .. })));
+        assert!(matches!(make(Route::HbmToSbuf, 1, row, none, false), Err(DmaError::Empty { .. })));
         assert_eq!(
             make(Route::HbmToSbuf, 1, row, side(8, 1), false),
-            Err(DmaError::SidesDisagree {
-                source_bytes: 16,
-                destination_bytes: 8
-            })
+            Err(DmaError::SidesDisagree { source_bytes: 16, destination_bytes: 8 })
         );
         assert_eq!(make(Route::HbmToSbuf, 1, row, side(8, 1), true), Ok(()));
         assert_eq!(
             make(Route::HbmToSbuf, 1, side(3, 4), side(6, 1), true),
-            Err(DmaError::BrokenElement {
-                side: "source",
-                piece_bytes: 3
-            })
+            Err(DmaError::BrokenElement { side: "source", piece_bytes: 3 })
         );
         let wide = Shape::rows(Route::HbmToSbuf, 129, 4).expect("a shape in itself");
-        assert_eq!(
-            wide.check(&v3()),
-            Err(DmaError::Partitions {
-                first: 0,
-                count: 129,
-                limit: 128
-            })
-        );
+        assert_eq!(wide.check(&v3()), Err(DmaError::Partitions { first: 0, count: 129, limit: 128 }));
     }
 }

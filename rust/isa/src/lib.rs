@@ -21,9 +21,9 @@ mod table;
 mod tensor;
 mod vector;
 
+pub use crate::dma::dma_copy::generation_of;
 pub use arguments::{Argument, Arguments, Parameter, Use};
 pub use context::{Context, Finding, RecordOptions, Strictness};
-pub use crate::dma::dma_copy::generation_of;
 pub use cost::{Cost, Generation, Multiply, Stream, Transfer, Work};
 pub use instruction::{Engine, Instruction, Intern, OPERANDS_MAX, Operand, PatternId};
 pub use machine::{Machine, Registers, Scratch, Tables, ValueOptions};

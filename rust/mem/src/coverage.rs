@@ -39,9 +39,7 @@ impl Chunk {
         match &self.bits {
             None if self.set > 0 => length,
             None => 0,
-            Some(bits) => {
-                words(start, length).map(|(word, mask)| u64::from((bits[word] & mask).count_ones())).sum()
-            }
+            Some(bits) => words(start, length).map(|(word, mask)| u64::from((bits[word] & mask).count_ones())).sum(),
         }
     }
 }

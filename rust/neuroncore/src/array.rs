@@ -56,7 +56,8 @@ impl Array {
     /// Takes a product whose operands are ready at `ready`.
     pub(crate) fn take(&mut self, ready: Picos, cost: &Multiply) -> Product {
         let span = |cycles: u64| self.clock.span(cycles);
-        let cells = |from: u16, count: u16| usize::from(from / CELL)..usize::from((from + count).div_ceil(CELL)).min(GRID);
+        let cells =
+            |from: u16, count: u16| usize::from(from / CELL)..usize::from((from + count).div_ceil(CELL)).min(GRID);
         let [row, rows, column, columns] = cost.tile;
         let mut interval = self.interval_min.max(cost.stream + cost.overhead);
         if cost.transposes {

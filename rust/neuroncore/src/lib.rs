@@ -14,4 +14,3 @@ mod array;
 mod core;
 
 pub use crate::core::{Cause, InstructionTime, Mover, Schedule, ScheduleError, schedule};
-

@@ -23,6 +23,8 @@ pub struct Fill {
     pub tensor: TensorId,
     /// What is written.
     pub value: FillValue,
+    /// The data type that it is written in.
+    pub dtype: Dtype,
     /// First byte and length of each run; none means the whole tensor.
     pub runs: Vec<(u64, u64)>,
 }
@@ -441,7 +443,8 @@ impl Builder {
                 let bytes = self.tensors[id].bytes();
                 self.bytes[id].written.mark(bytes, runs.iter().copied());
                 let before = self.instructions.len() as u32;
-                self.fills.push(Fill { before, tensor: operand.tensor, value: FillValue::NegativeZero, runs });
+                let (tensor, dtype) = (operand.tensor, view.dtype);
+                self.fills.push(Fill { before, tensor, value: FillValue::NegativeZero, dtype, runs });
                 set_accumulate(instruction, Accumulate::Add);
             }
         }
@@ -536,7 +539,9 @@ impl Builder {
             state.poisoned = true;
             let uses = |instruction: &Instruction| instruction.operands.iter().any(|operand| operand.tensor == tensor);
             let first = self.instructions.iter().position(uses).unwrap_or(self.instructions.len());
-            self.fills.push(Fill { before: first as u32, tensor, value: FillValue::Poison, runs: Vec::new() });
+            let dtype = self.tensors[tensor.index()].dtype;
+            let before = first as u32;
+            self.fills.push(Fill { before, tensor, value: FillValue::Poison, dtype, runs: Vec::new() });
         }
     }
 

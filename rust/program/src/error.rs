@@ -15,7 +15,9 @@ pub enum FileError {
         source: std::io::Error,
     },
     /// It does not start like one.
-    #[error("program file {path}: not a trn3 program (it does not start with TRN3PROG); give a file that Program.save wrote")]
+    #[error(
+        "program file {path}: not a trn3 program (it does not start with TRN3PROG); give a file that Program.save wrote"
+    )]
     Foreign {
         /// The file.
         path: PathBuf,

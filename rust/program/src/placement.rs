@@ -117,12 +117,12 @@ pub(crate) fn place(
         };
         places[id].slab = if owned { slabs.take(info.bytes(), life) } else { slabs.own(info.bytes()) };
         places[id].address = match info.space {
-            Space::Sbuf => sbuf_region.place(info.partition_bytes(), life, id).ok_or_else(|| {
-                over_capacity(info, &sbuf_region, tensors, "capacity.sbuf", "sbuf")
-            })?,
-            Space::Psum => psum_region.place(info.partition_bytes(), life, id).ok_or_else(|| {
-                over_capacity(info, &psum_region, tensors, "capacity.psum", "psum")
-            })?,
+            Space::Sbuf => sbuf_region
+                .place(info.partition_bytes(), life, id)
+                .ok_or_else(|| over_capacity(info, &sbuf_region, tensors, "capacity.sbuf", "sbuf"))?,
+            Space::Psum => psum_region
+                .place(info.partition_bytes(), life, id)
+                .ok_or_else(|| over_capacity(info, &psum_region, tensors, "capacity.psum", "psum"))?,
             Space::PrivateHbm | Space::SharedHbm => {
                 let address = hbm_address;
                 hbm_address += info.bytes().div_ceil(HBM_ALIGN_BYTES) * HBM_ALIGN_BYTES;

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use trn3_isa::Strictness;
 use trn3_mem::{Bytes, Role, TensorId};
 use trn3_system::{Interpreter, Interrupt, RunError, RunOptions};
@@ -51,6 +51,11 @@ pub(crate) fn interruptible<R: Send>(py: Python<'_>, work: impl FnOnce(Interrupt
 impl Program {
     pub(crate) fn new(program: Arc<trn3_program::Program>, ran: Option<Interpreter>) -> Program {
         Program { program, state: Mutex::new(State { interpreter: None, ran }) }
+    }
+
+    /// The state; never held while Python code may run.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn describe<'py>(&self, py: Python<'py>, tensors: &[TensorId]) -> PyResult<Bound<'py, PyList>> {
@@ -235,8 +240,9 @@ impl Program {
             )));
         }
         let options = RunOptions { seed, stochastic_rounding, checks };
-        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut interpreter = match state.interpreter.take() {
+        // Memory of an earlier run is taken out of the lock: a second thread that runs the same Program makes its own.
+        let kept = self.state().interpreter.take();
+        let mut interpreter = match kept {
             Some(mut interpreter) => {
                 interpreter.reset(program, options);
                 interpreter
@@ -278,14 +284,14 @@ impl Program {
         for slab in lent {
             interpreter.memory.replace(slab, Bytes::Absent);
         }
-        state.interpreter = Some(interpreter);
+        self.state().interpreter = Some(interpreter);
         findings
     }
 
     /// Copies out what ran while the kernel was recorded; only once, and only if something did.
     fn take_recorded_run(&self, py: Python<'_>, outputs: Vec<Bound<'_, PyAny>>) -> PyResult<Option<Vec<Py<PyAny>>>> {
-        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let Some(ran) = state.ran.take() else { return Ok(None) };
+        let ran = self.state().ran.take();
+        let Some(ran) = ran else { return Ok(None) };
         for (tensor, array) in self.program.outputs.iter().zip(&outputs) {
             if matches!(self.program.tensors[tensor.index()].role, Role::Input(_)) {
                 continue;

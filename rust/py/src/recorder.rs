@@ -10,6 +10,7 @@ use crate::tables::Table;
 use crate::tensor::Tensor;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use pyo3::types::PyTuple;
 use std::sync::{Arc, Mutex, MutexGuard};
 use trn3_isa::{Opcode, RecordOptions, Strictness};
@@ -85,14 +86,15 @@ fn belongs(object: &Bound<'_, PyAny>, recorder: &Py<Recorder>) -> bool {
 }
 
 impl Recorder {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    /// The state; other threads that wait for it let go of the interpreter meanwhile.
+    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Inner> {
         // A panic while recording is our bug; what it left behind is no worse than before it.
-        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.inner.lock_py_attached(py).unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// The user's file and line.
     pub(crate) fn here(&self, py: Python<'_>) -> PyResult<(String, u32)> {
-        let mut inner = self.lock();
+        let mut inner = self.lock(py);
         let line = inner.line(py)?;
         let builder = inner.builder.as_ref().ok_or_else(|| ended(py))?;
         let (file, line) = builder.location(line);
@@ -100,18 +102,18 @@ impl Recorder {
     }
 
     /// The name of a tensor.
-    pub(crate) fn tensor_name(&self, tensor: TensorId) -> String {
-        self.lock().builder.as_ref().map_or_else(String::new, |builder| builder.tensor_info(tensor).name.clone())
+    pub(crate) fn tensor_name(&self, py: Python<'_>, tensor: TensorId) -> String {
+        self.lock(py).builder.as_ref().map_or_else(String::new, |builder| builder.tensor_info(tensor).name.clone())
     }
 
     /// Whether values can still be read.
-    pub(crate) fn can_read(&self) -> bool {
-        self.lock().builder.is_some()
+    pub(crate) fn can_read(&self, py: Python<'_>) -> bool {
+        self.lock(py).builder.is_some()
     }
 
     /// The values of a view, after running the kernel so far.
     pub(crate) fn read<'py>(&self, py: Python<'py>, view: &View) -> PyResult<Bound<'py, PyAny>> {
-        let mut inner = self.lock();
+        let mut inner = self.lock(py);
         inner.run(py)?;
         let interpreter = inner.interpreter.as_ref().expect("the run made it");
         let tile = interpreter.memory.tile(view);
@@ -243,7 +245,7 @@ impl Recorder {
     ) -> PyResult<Tensor> {
         let dtype = constants::dtype(dtype)?;
         let shape: Vec<i64> = array.getattr("shape")?.extract()?;
-        let mut inner = slf.get().lock();
+        let mut inner = slf.get().lock(slf.py());
         let number = inner.arrays.len() as u32;
         let request = TensorRequest {
             name,
@@ -271,7 +273,7 @@ impl Recorder {
             Err(_) => shape.try_iter()?.map(|item| count(&item?)).collect::<PyResult<_>>()?,
         };
         let (dtype, space) = (constants::dtype(dtype)?, constants::space(buffer)?);
-        let mut inner = slf.get().lock();
+        let mut inner = slf.get().lock(slf.py());
         let line = inner.line(slf.py())?;
         let request = TensorRequest { name, shape: &shape, dtype, space, role: Role::Internal, line };
         inner.tensor(slf.py(), slf.clone().unbind(), &request)
@@ -287,7 +289,7 @@ impl Recorder {
         let dtype = constants::dtype(dtype)?;
         let shape: Vec<i64> = array.getattr("shape")?.extract()?;
         let bytes = HostArray::new(array)?.bytes().to_vec();
-        let mut inner = slf.get().lock();
+        let mut inner = slf.get().lock(slf.py());
         let line = inner.line(slf.py())?;
         let made = inner.builder(slf.py())?.constant_tensor(name, &shape, dtype, bytes, line);
         match made {
@@ -298,20 +300,20 @@ impl Recorder {
 
     /// Asks for the values so far: runs the kernel until here.
     fn run(&self, py: Python<'_>) -> PyResult<()> {
-        self.lock().run(py)
+        self.lock(py).run(py)
     }
 
     /// Whether Python has asked for a value of the device.
     #[getter]
-    fn specialised(&self) -> bool {
-        let inner = self.lock();
+    fn specialised(&self, py: Python<'_>) -> bool {
+        let inner = self.lock(py);
         inner.interpreter.is_some() && !inner.eager
     }
 
     /// Number of instructions so far.
     #[getter]
-    fn instructions(&self) -> usize {
-        self.lock().builder.as_ref().map_or(0, |builder| builder.instructions().len())
+    fn instructions(&self, py: Python<'_>) -> usize {
+        self.lock(py).builder.as_ref().map_or(0, |builder| builder.instructions().len())
     }
 
     /// Ends the recording and gives the Program.
@@ -320,7 +322,7 @@ impl Recorder {
             return Err(foreign(py, "return"));
         }
         let mut ids: Vec<TensorId> = outputs.iter().map(|output| output.get().view.tensor).collect();
-        let mut inner = slf.get().lock();
+        let mut inner = slf.get().lock(slf.py());
         for id in &mut ids {
             let made = inner.builder(py)?.output_of(*id);
             *id = made.map_err(|violation| errors::violation(py, &violation, None))?;
@@ -342,8 +344,8 @@ impl Recorder {
     }
 
     /// Stops the recording; its tensors can no longer be used.
-    fn abandon(&self) {
-        let mut inner = self.lock();
+    fn abandon(&self, py: Python<'_>) {
+        let mut inner = self.lock(py);
         inner.builder = None;
         inner.interpreter = None;
         inner.arrays.clear();
@@ -380,7 +382,7 @@ pub(crate) fn emit(py: Python<'_>, code: u8, name: Option<&str>, arguments: &Bou
     if !arguments.iter_borrowed().all(|item| belongs(&item, &recorder)) {
         return Err(foreign(py, opcode.definition().name));
     }
-    let mut inner = recorder.get().lock();
+    let mut inner = recorder.get().lock(py);
     let line = inner.line(py)?;
     let outcome = inner.builder(py)?.emit(opcode, &converted, name.unwrap_or(""), line);
     if let Err(violation) = outcome {

@@ -142,8 +142,8 @@ impl Tensor {
 
     /// Name of the tensor.
     #[getter]
-    fn name(&self) -> String {
-        self.recorder.get().tensor_name(self.view.tensor)
+    fn name(&self, py: Python<'_>) -> String {
+        self.recorder.get().tensor_name(py, self.view.tensor)
     }
 
     /// Number of the tensor within its kernel; views of one tensor share it.
@@ -362,12 +362,12 @@ impl Tensor {
         let tensor = slf.get();
         let head = format!(
             "{}: {} {:?} in {}",
-            tensor.name(),
+            tensor.name(slf.py()),
             tensor.view.dtype.name(),
             tensor.view.shape().as_slice(),
             tensor.view.space.name()
         );
-        if !tensor.recorder.get().can_read() {
+        if !tensor.recorder.get().can_read(slf.py()) {
             return Ok(format!("<{head}>"));
         }
         let values = Tensor::__array__(slf, None, None)?;

@@ -13,24 +13,10 @@ const SLICES: u64 = 1_000_000;
 
 fn record() -> Trace {
     let mut trace = Trace::new();
-    let tracks: Vec<_> = (0..20)
-        .map(|i| trace.component(&format!("chip0.core{}.engine{}", i / 5, i % 5)))
-        .collect();
-    let (name, category, key) = (
-        trace.intern("nc_matmul"),
-        trace.intern("compute"),
-        trace.intern("columns"),
-    );
+    let tracks: Vec<_> = (0..20).map(|i| trace.component(&format!("chip0.core{}.engine{}", i / 5, i % 5))).collect();
+    let (name, category, key) = (trace.intern("nc_matmul"), trace.intern("compute"), trace.intern("columns"));
     let file = trace.intern("kernel.py");
-    let sources: Vec<_> = (1..200)
-        .map(|line| {
-            trace.source(SourceLocation {
-                file,
-                function: None,
-                line,
-            })
-        })
-        .collect();
+    let sources: Vec<_> = (1..200).map(|line| trace.source(SourceLocation { file, function: None, line })).collect();
     for i in 0..SLICES {
         let slice = Slice {
             track: tracks[(i % 20) as usize],
@@ -40,27 +26,17 @@ fn record() -> Trace {
             category,
             source: Some(sources[(i % 199) as usize]),
         };
-        trace.slice(
-            slice,
-            &[Arg {
-                key,
-                value: Value::Uint(512),
-            }],
-        );
+        trace.slice(slice, &[Arg { key, value: Value::Uint(512) }]);
     }
     trace
 }
 
 fn perfetto_file(c: &mut Criterion) {
     let mut group = c.benchmark_group("perfetto");
-    group
-        .sample_size(10)
-        .throughput(Throughput::Elements(SLICES));
+    group.sample_size(10).throughput(Throughput::Elements(SLICES));
     group.bench_function("record", |b| b.iter(|| black_box(record())));
     let trace = record();
-    group.bench_function("write", |b| {
-        b.iter(|| perfetto::write(&trace, &mut io::sink()))
-    });
+    group.bench_function("write", |b| b.iter(|| perfetto::write(&trace, &mut io::sink())));
     group.finish();
 }
 

@@ -62,9 +62,7 @@ impl Counters {
 
     /// Name and count of each counter, in the order of naming.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
-        self.values
-            .iter()
-            .map(|(name, value)| (name.as_str(), *value))
+        self.values.iter().map(|(name, value)| (name.as_str(), *value))
     }
 
     /// Number of counters.
@@ -105,14 +103,8 @@ mod tests {
         counters.add_named("counter.sold", 2);
         counters.add(loaves, 3);
         counters.add_named("oven.loaves", 4);
-        assert_eq!(
-            counters.iter().collect::<Vec<_>>(),
-            [("oven.loaves", 7), ("counter.sold", 2)]
-        );
-        assert_eq!(
-            (counters.get("oven.loaves"), counters.get("oven.burnt")),
-            (Some(7), None)
-        );
+        assert_eq!(counters.iter().collect::<Vec<_>>(), [("oven.loaves", 7), ("counter.sold", 2)]);
+        assert_eq!((counters.get("oven.loaves"), counters.get("oven.burnt")), (Some(7), None));
     }
 
     #[test]

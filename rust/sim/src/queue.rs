@@ -21,10 +21,7 @@ pub struct Limits {
 
 impl Limits {
     /// No limit: the run ends when its events do.
-    pub const NONE: Limits = Limits {
-        events_max: u64::MAX,
-        time_max: Picos::MAX,
-    };
+    pub const NONE: Limits = Limits { events_max: u64::MAX, time_max: Picos::MAX };
 }
 
 impl Default for Limits {
@@ -131,11 +128,7 @@ impl<E> EventQueue<E> {
     /// If `at` has passed, or 2³² events are pending.
     #[inline]
     pub fn schedule(&mut self, at: Picos, event: E) {
-        assert!(
-            at >= self.now,
-            "event scheduled for {at}, which has passed: it is {}",
-            self.now
-        );
+        assert!(at >= self.now, "event scheduled for {at}, which has passed: it is {}", self.now);
         let slot = if let Some(slot) = self.free.pop() {
             self.slots[slot as usize] = Some(event);
             slot
@@ -143,11 +136,7 @@ impl<E> EventQueue<E> {
             self.slots.push(Some(event));
             u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 events are pending")
         };
-        let key = Key {
-            time: at,
-            order: self.scheduled,
-            slot,
-        };
+        let key = Key { time: at, order: self.scheduled, slot };
         self.scheduled += 1;
         self.heap.push(key);
         self.sift_up(self.heap.len() - 1);
@@ -173,16 +162,10 @@ impl<E> EventQueue<E> {
             return Ok(None);
         };
         if time > self.limits.time_max {
-            return Err(LimitError::Time {
-                time_max: self.limits.time_max,
-                next: time,
-            });
+            return Err(LimitError::Time { time_max: self.limits.time_max, next: time });
         }
         if self.popped >= self.limits.events_max {
-            return Err(LimitError::Events {
-                events_max: self.limits.events_max,
-                now: self.now,
-            });
+            return Err(LimitError::Events { events_max: self.limits.events_max, now: self.now });
         }
         let last = self.heap.pop().expect("the heap has a first key");
         if !self.heap.is_empty() {
@@ -191,9 +174,7 @@ impl<E> EventQueue<E> {
         self.free.push(slot);
         self.popped += 1;
         self.now = time;
-        let event = self.slots[slot as usize]
-            .take()
-            .expect("a pending key has its event");
+        let event = self.slots[slot as usize].take().expect("a pending key has its event");
         Ok(Some((time, event)))
     }
 
@@ -255,9 +236,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn drain<E>(queue: &mut EventQueue<E>) -> Vec<(u64, E)> {
-        std::iter::from_fn(|| queue.pop().expect("no limit is near"))
-            .map(|(t, e)| (t.0, e))
-            .collect()
+        std::iter::from_fn(|| queue.pop().expect("no limit is near")).map(|(t, e)| (t.0, e)).collect()
     }
 
     #[test]
@@ -267,10 +246,7 @@ mod tests {
             queue.schedule(Picos(at), event);
         }
         assert_eq!(queue.next_time(), Some(Picos(0)));
-        assert_eq!(
-            drain(&mut queue),
-            [(0, 'e'), (3, 'b'), (3, 'd'), (5, 'a'), (5, 'c')]
-        );
+        assert_eq!(drain(&mut queue), [(0, 'e'), (3, 'b'), (3, 'd'), (5, 'a'), (5, 'c')]);
         assert_eq!((queue.events(), queue.now(), queue.len()), (5, Picos(5), 0));
     }
 
@@ -284,10 +260,7 @@ mod tests {
 
     #[test]
     fn the_limit_of_events_stops_a_loop_and_can_be_raised() {
-        let mut queue = EventQueue::new(Limits {
-            events_max: 10,
-            ..Limits::NONE
-        });
+        let mut queue = EventQueue::new(Limits { events_max: 10, ..Limits::NONE });
         queue.schedule(Picos(0), ());
         let error = loop {
             match queue.pop() {
@@ -295,13 +268,7 @@ mod tests {
                 Err(error) => break error,
             }
         };
-        assert_eq!(
-            error,
-            LimitError::Events {
-                events_max: 10,
-                now: Picos(63)
-            }
-        );
+        assert_eq!(error, LimitError::Events { events_max: 10, now: Picos(63) });
         assert_eq!(queue.len(), 1);
         queue.set_limits(Limits::NONE);
         assert_eq!(queue.pop(), Ok(Some((Picos(70), ()))));
@@ -309,21 +276,12 @@ mod tests {
 
     #[test]
     fn the_limit_of_time_includes_its_moment() {
-        let mut queue = EventQueue::new(Limits {
-            time_max: Picos(20),
-            ..Limits::NONE
-        });
+        let mut queue = EventQueue::new(Limits { time_max: Picos(20), ..Limits::NONE });
         queue.schedule(Picos(20), 'a');
         queue.schedule(Picos(21), 'b');
         assert_eq!(queue.pop(), Ok(Some((Picos(20), 'a'))));
         let error = queue.pop().expect_err("21 ps lies past the limit");
-        assert_eq!(
-            error,
-            LimitError::Time {
-                time_max: Picos(20),
-                next: Picos(21)
-            }
-        );
+        assert_eq!(error, LimitError::Time { time_max: Picos(20), next: Picos(21) });
         assert_eq!(
             error.to_string(),
             "simulation: time: next event is at 0.021 ns, limit 0.02 ns; raise the limit or look for a loop \

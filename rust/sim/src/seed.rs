@@ -186,10 +186,7 @@ mod tests {
         for _ in 0..70_000 {
             counts[stream.below(7) as usize] += 1;
         }
-        assert!(
-            counts.iter().all(|&count| (9_500..10_500).contains(&count)),
-            "{counts:?}"
-        );
+        assert!(counts.iter().all(|&count| (9_500..10_500).contains(&count)), "{counts:?}");
         assert_eq!(stream.below(1), 0);
         assert!((0..1_000).all(|_| (0.0..1.0).contains(&stream.unit_f64())));
     }

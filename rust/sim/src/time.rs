@@ -42,10 +42,7 @@ impl Picos {
     #[must_use]
     pub fn from_ns_f64(ns: f64) -> Picos {
         let ps = (ns * 1e3).round();
-        assert!(
-            (0.0..18_446_744_073_709_551_616.0).contains(&ps),
-            "{ns} ns is not a span of picoseconds"
-        );
+        assert!((0.0..18_446_744_073_709_551_616.0).contains(&ps), "{ns} ns is not a span of picoseconds");
         Picos(ps as u64)
     }
 
@@ -120,8 +117,7 @@ fn scaled(value: u64, numerator: u64, denominator: u64) -> u64 {
 impl Add for Picos {
     type Output = Picos;
     fn add(self, other: Picos) -> Picos {
-        self.checked_add(other)
-            .expect("simulated time exceeds 64 bits of picoseconds")
+        self.checked_add(other).expect("simulated time exceeds 64 bits of picoseconds")
     }
 }
 
@@ -134,19 +130,14 @@ impl AddAssign for Picos {
 impl Sub for Picos {
     type Output = Picos;
     fn sub(self, other: Picos) -> Picos {
-        self.checked_sub(other)
-            .expect("simulated time would be negative")
+        self.checked_sub(other).expect("simulated time would be negative")
     }
 }
 
 impl Mul<u64> for Picos {
     type Output = Picos;
     fn mul(self, count: u64) -> Picos {
-        Picos(
-            self.0
-                .checked_mul(count)
-                .expect("simulated time exceeds 64 bits of picoseconds"),
-        )
+        Picos(self.0.checked_mul(count).expect("simulated time exceeds 64 bits of picoseconds"))
     }
 }
 
@@ -159,11 +150,7 @@ impl Sum for Picos {
 impl fmt::Display for Picos {
     /// Exact: nanoseconds below one microsecond, microseconds from there on, without trailing zeros.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, per_unit, digits) = if self.0 < 1_000_000 {
-            ("ns", 1_000, 3)
-        } else {
-            ("us", 1_000_000, 6)
-        };
+        let (unit, per_unit, digits) = if self.0 < 1_000_000 { ("ns", 1_000, 3) } else { ("us", 1_000_000, 6) };
         let (whole, rest) = (self.0 / per_unit, self.0 % per_unit);
         if rest == 0 {
             return write!(f, "{whole} {unit}");
@@ -191,19 +178,12 @@ impl Clock {
     /// before it comes here.
     #[must_use]
     pub const fn new(hz: u64) -> Clock {
-        assert!(
-            hz > 0 && hz <= PICOS_PER_SECOND,
-            "a clock runs at 1 Hz to 1 THz"
-        );
+        assert!(hz > 0 && hz <= PICOS_PER_SECOND, "a clock runs at 1 Hz to 1 THz");
         let (mut a, mut b) = (PICOS_PER_SECOND, hz);
         while b != 0 {
             (a, b) = (b, a % b);
         }
-        Clock {
-            hz,
-            numerator: PICOS_PER_SECOND / a,
-            denominator: hz / a,
-        }
+        Clock { hz, numerator: PICOS_PER_SECOND / a, denominator: hz / a }
     }
 
     /// The frequency in hertz.
@@ -239,20 +219,14 @@ impl Clock {
     #[must_use]
     pub fn edge_at_or_after(self, t: Picos) -> u64 {
         // edge(n) ≥ t  ⇔  n·num/den ≥ t, because t is whole.
-        ceil_div(
-            u128::from(t.0) * u128::from(self.denominator),
-            self.numerator,
-        )
+        ceil_div(u128::from(t.0) * u128::from(self.denominator), self.numerator)
     }
 
     /// The number of the last edge at or before `t`, which is how many whole cycles have passed by then.
     #[must_use]
     pub fn cycles_at(self, t: Picos) -> u64 {
         // edge(n) ≤ t  ⇔  n·num/den < t + 1.
-        ceil_div(
-            (u128::from(t.0) + 1) * u128::from(self.denominator),
-            self.numerator,
-        ) - 1
+        ceil_div((u128::from(t.0) + 1) * u128::from(self.denominator), self.numerator) - 1
     }
 }
 
@@ -261,8 +235,7 @@ fn ceil_div(value: u128, divisor: u64) -> u64 {
     if let Ok(value) = u64::try_from(value) {
         return value.div_ceil(divisor);
     }
-    u64::try_from(value.div_ceil(u128::from(divisor)))
-        .expect("a clock has at most one edge a picosecond")
+    u64::try_from(value.div_ceil(u128::from(divisor))).expect("a clock has at most one edge a picosecond")
 }
 
 #[cfg(test)]
@@ -278,10 +251,7 @@ mod tests {
         let edges: Vec<u64> = (0..=6).map(|n| TENSOR.edge(n).0).collect();
         assert_eq!(edges, [0, 416, 833, 1_250, 1_666, 2_083, 2_500]);
         assert_eq!(TENSOR.edge(2_400_000_000), Picos(PICOS_PER_SECOND));
-        assert_eq!(
-            TENSOR.edge(2_400_000_000 * 1_000_000),
-            Picos(PICOS_PER_SECOND * 1_000_000)
-        );
+        assert_eq!(TENSOR.edge(2_400_000_000 * 1_000_000), Picos(PICOS_PER_SECOND * 1_000_000));
         assert_eq!(TENSOR.hz(), 2_400_000_000);
     }
 

@@ -232,12 +232,7 @@ impl Trace {
         let next = TrackId::new(self.tracks.len());
         let id = *self.track_ids.entry((parent, name, kind)).or_insert(next);
         if id == next {
-            self.tracks.push(Track {
-                parent,
-                name,
-                kind,
-                overlap: Overlap::default(),
-            });
+            self.tracks.push(Track { parent, name, kind, overlap: Overlap::default() });
         }
         id
     }
@@ -256,10 +251,7 @@ impl Trace {
     pub fn track_path(&self, track: TrackId) -> String {
         let track = &self.tracks[track.index()];
         let name = self.text(track.name);
-        track.parent.map_or_else(
-            || name.to_owned(),
-            |parent| format!("{}.{name}", self.track_path(parent)),
-        )
+        track.parent.map_or_else(|| name.to_owned(), |parent| format!("{}.{name}", self.track_path(parent)))
     }
 
     /// The id of a source location; equal locations have equal ids.
@@ -278,15 +270,11 @@ impl Trace {
     ///
     /// If the slice would end past the end of time.
     pub fn slice(&mut self, slice: Slice, args: &[Arg]) -> SliceId {
-        assert!(
-            slice.start.checked_add(slice.duration).is_some(),
-            "a slice ends past the end of time"
-        );
+        assert!(slice.start.checked_add(slice.duration).is_some(), "a slice ends past the end of time");
         let id = SliceId::new(self.slices.len());
         self.slices.push(slice);
         self.args.extend_from_slice(args);
-        self.args_end
-            .push(u32::try_from(self.args.len()).expect("a trace holds fewer than 2^32 arguments"));
+        self.args_end.push(u32::try_from(self.args.len()).expect("a trace holds fewer than 2^32 arguments"));
         id
     }
 
@@ -302,10 +290,7 @@ impl Trace {
 
     /// The slices, in the order of recording.
     pub fn slices(&self) -> impl ExactSizeIterator<Item = (SliceId, &Slice)> {
-        self.slices
-            .iter()
-            .enumerate()
-            .map(|(index, slice)| (SliceId::new(index), slice))
+        self.slices.iter().enumerate().map(|(index, slice)| (SliceId::new(index), slice))
     }
 
     /// The arguments of a slice.
@@ -316,11 +301,7 @@ impl Trace {
     #[must_use]
     pub fn args(&self, slice: SliceId) -> &[Arg] {
         let index = slice.index();
-        let start = if index == 0 {
-            0
-        } else {
-            self.args_end[index - 1] as usize
-        };
+        let start = if index == 0 { 0 } else { self.args_end[index - 1] as usize };
         &self.args[start..self.args_end[index] as usize]
     }
 
@@ -356,10 +337,7 @@ mod tests {
         let rate = trace.counter(core, "tensor", unit);
         assert_ne!(rate, tensor);
         let weights = trace.nested(tensor, "load_stationary");
-        assert_eq!(
-            trace.track_path(weights),
-            "chip0.core0.tensor.load_stationary"
-        );
+        assert_eq!(trace.track_path(weights), "chip0.core0.tensor.load_stationary");
         let oven = trace.component("oven");
         assert_eq!(trace.track_path(oven), "oven");
     }
@@ -368,36 +346,12 @@ mod tests {
     fn slices_keep_their_arguments_and_lines() {
         let mut trace = Trace::new();
         let track = trace.component("bakery.oven");
-        let (name, category, key) = (
-            trace.intern("bake"),
-            trace.intern("compute"),
-            trace.intern("loaves"),
-        );
-        let location = SourceLocation {
-            file: trace.intern("bread.py"),
-            function: None,
-            line: 3,
-        };
+        let (name, category, key) = (trace.intern("bake"), trace.intern("compute"), trace.intern("loaves"));
+        let location = SourceLocation { file: trace.intern("bread.py"), function: None, line: 3 };
         let source = Some(trace.source(location));
         assert_eq!(Some(trace.source(location)), source);
-        let slice = Slice {
-            track,
-            start: Picos(1),
-            duration: Picos(2),
-            name,
-            category,
-            source,
-        };
-        let args = [
-            Arg {
-                key,
-                value: Value::Int(12),
-            },
-            Arg {
-                key: category,
-                value: Value::Float(0.5),
-            },
-        ];
+        let slice = Slice { track, start: Picos(1), duration: Picos(2), name, category, source };
+        let args = [Arg { key, value: Value::Int(12) }, Arg { key: category, value: Value::Float(0.5) }];
         let first = trace.slice(slice, &args);
         let second = trace.slice(slice, &[]);
         let third = trace.slice(slice, &args[..1]);
@@ -405,10 +359,7 @@ mod tests {
         assert_eq!(trace.args(first), args);
         assert_eq!(trace.args(second), []);
         assert_eq!(trace.args(third), &args[..1]);
-        assert_eq!(
-            trace.source_location(slice.source.expect("set above")),
-            location
-        );
+        assert_eq!(trace.source_location(slice.source.expect("set above")), location);
         assert_eq!(trace.flows(), [(first, third)]);
         assert_eq!((trace.slices().len(), trace.text(name)), (3, "bake"));
     }

@@ -155,9 +155,8 @@ impl Interpreter {
 }
 
 fn apply(fill: &Fill, tables: &Tables<'_>, memory: &mut Memory) {
-    let dtype = tables.tensors[fill.tensor.index()].dtype;
-    let size = dtype.size_bytes();
-    let element = fill.value.element(dtype);
+    let size = fill.dtype.size_bytes();
+    let element = fill.value.element(fill.dtype);
     let bytes = memory.bytes_mut(fill.tensor);
     let mut write = |start: usize, length: usize| {
         bytes[start..start + length].chunks_exact_mut(size).for_each(|chunk| chunk.copy_from_slice(&element[..size]));

@@ -137,7 +137,8 @@ pub fn timeline(program: &Program, target: &Target) -> Result<Timeline, Timeline
     let mut dma = CoreDma { engines: DmaEngines::new(spec), instructions: Vec::new(), completions: Vec::new() };
     let schedule = schedule(program, target, &mut dma)?;
     let tables = program.tables();
-    let mut engines: Vec<EngineUse> = Engine::ALL.iter().map(|&engine| engine_use(program, &schedule, engine)).collect();
+    let mut engines: Vec<EngineUse> =
+        Engine::ALL.iter().map(|&engine| engine_use(program, &schedule, engine)).collect();
     engines.push(dma_use(&dma.completions));
     let counters = dma.engines.counters();
     let mut routes: Vec<Route> = DmaRoute::ALL

@@ -10,20 +10,14 @@ fn engines(spec: DmaSpec) -> DmaEngines {
 }
 
 fn rows(partitions: u32, bytes: u64, mode: Mode) -> Transfer {
-    Transfer::new(
-        Shape::rows(Route::HbmToSbuf, partitions, bytes).expect("a shape"),
-        mode,
-        0,
-    )
+    Transfer::new(Shape::rows(Route::HbmToSbuf, partitions, bytes).expect("a shape"), mode, 0)
 }
 
 /// Runs one transfer alone.
 fn alone(spec: DmaSpec, trigger_ns: u64, transfer: &Transfer) -> Completion {
     let mut dma = engines(spec);
-    dma.submit(Picos::from_ns(trigger_ns), transfer)
-        .expect("the transfer is possible");
-    dma.next_completion(Picos::MAX)
-        .expect("a transfer completes")
+    dma.submit(Picos::from_ns(trigger_ns), transfer).expect("the transfer is possible");
+    dma.next_completion(Picos::MAX).expect("a transfer completes")
 }
 
 fn ns(time: Picos) -> f64 {
@@ -32,10 +26,7 @@ fn ns(time: Picos) -> f64 {
 
 #[track_caller]
 fn assert_near(model: f64, expected: f64, tolerance: f64) {
-    assert!(
-        (model - expected).abs() <= tolerance,
-        "model {model}, expected {expected} ± {tolerance}"
-    );
+    assert!((model - expected).abs() <= tolerance, "model {model}, expected {expected} ± {tolerance}");
 }
 
 /// GB/s of equal transfers of 128 partitions, issued back to back by one hardware DGE.
@@ -44,12 +35,9 @@ fn stream_gb_per_s(spec: &DmaSpec, bytes: u64) -> f64 {
     let interval = spec.issue_interval(Mode::Hardware, &transfer.shape);
     let mut dma = engines(spec.clone());
     for i in 0..60 {
-        dma.submit(interval * i, &transfer)
-            .expect("the transfer is possible");
+        dma.submit(interval * i, &transfer).expect("the transfer is possible");
     }
-    let done: Vec<Picos> = std::iter::from_fn(|| dma.next_completion(Picos::MAX))
-        .map(|c| c.done)
-        .collect();
+    let done: Vec<Picos> = std::iter::from_fn(|| dma.next_completion(Picos::MAX)).map(|c| c.done).collect();
     128.0 * bytes as f64 * 40.0 / ns(done[59] - done[19])
 }
 
@@ -73,11 +61,7 @@ fn throughput_follows_the_published_curve() {
     for (spec, v4_columns) in [(v4(), true), (v3(), false)] {
         let largest = stream_gb_per_s(&spec, 32_768);
         for (bytes, v4_percent, v4_rate, v3_percent, v3_rate) in CURVE {
-            let (percent, rate) = if v4_columns {
-                (v4_percent, v4_rate)
-            } else {
-                (v3_percent, v3_rate)
-            };
+            let (percent, rate) = if v4_columns { (v4_percent, v4_rate) } else { (v3_percent, v3_rate) };
             let model = stream_gb_per_s(&spec, bytes);
             // The table prints 359 for the 358.46 that its formula gives at 4096 B on Trn2.
             assert_near(
@@ -104,68 +88,29 @@ fn single_transfers_meet_their_measurements() {
     assert_near(ns(example_1.first_byte), 23_162.0, 0.5);
     // One engine moves 32 KiB in 8 descriptors; published 1416 (+0.5 %), without the semaphore write.
     assert_near(ns(example_1.engines[0].busy), 1423.0 + 9.0, 0.5);
-    assert!(
-        example_1.engines[1..]
-            .iter()
-            .all(|work| work.busy == Picos::from_ns(9) && work.descriptors == 0)
-    );
+    assert!(example_1.engines[1..].iter().all(|work| work.busy == Picos::from_ns(9) && work.descriptors == 0));
 
     // Example 2: 128 rows of 256 B, triggered by GpSimd at 33 300; published 34 039, 34 503, 34 802 (−0.1, −0.02, +0.1 %).
     let example_2 = alone(v3(), 33_300, &rows(128, 256, Mode::Software));
     assert_near(ns(example_2.first_byte), 34_000.0, 0.0);
     assert_near(ns(example_2.done), 34_496.0, 1.0);
-    assert_near(
-        ns(example_2.done + v3().semaphore_to_consumer()),
-        34_846.0,
-        1.0,
-    );
+    assert_near(ns(example_2.done + v3().semaphore_to_consumer()), 34_846.0, 1.0);
 
     // The first packet of a hardware DGE after 1262 ns at 128 partitions (published 1186 to 1382), of a software DGE
     // after 700 (published 624 to 760).
-    assert_near(
-        ns(alone(v3(), 0, &rows(128, 256, Mode::Hardware)).first_byte),
-        1262.0,
-        0.5,
-    );
-    assert_near(
-        ns(alone(v3(), 0, &rows(128, 256, Mode::Software)).first_byte),
-        700.0,
-        0.0,
-    );
+    assert_near(ns(alone(v3(), 0, &rows(128, 256, Mode::Hardware)).first_byte), 1262.0, 0.5);
+    assert_near(ns(alone(v3(), 0, &rows(128, 256, Mode::Software)).first_byte), 700.0, 0.0);
 
     // 16 descriptors of 2 KiB on one engine: 1463 loaded, 1285 on an idle memory (published 1251 to 1300).
     let sixteen = rows(8, 4096, Mode::Hardware);
-    let halves = Side {
-        piece_bytes: 2048,
-        pieces: 2,
-    };
-    let shape = Shape::new(
-        Route::HbmToSbuf,
-        0,
-        8,
-        halves,
-        Side::contiguous(4096),
-        false,
-    )
-    .expect("a shape");
+    let halves = Side { piece_bytes: 2048, pieces: 2 };
+    let shape = Shape::new(Route::HbmToSbuf, 0, 8, halves, Side::contiguous(4096), false).expect("a shape");
     let sixteen = Transfer { shape, ..sixteen };
-    assert_near(
-        ns(alone(v3(), 0, &sixteen).engines[0].busy),
-        1463.0 + 9.0,
-        0.5,
-    );
-    assert_near(
-        ns(alone(v3_sequential(), 0, &sixteen).engines[0].busy),
-        1285.0 + 9.0,
-        0.5,
-    );
+    assert_near(ns(alone(v3(), 0, &sixteen).engines[0].busy), 1463.0 + 9.0, 0.5);
+    assert_near(ns(alone(v3_sequential(), 0, &sixteen).engines[0].busy), 1285.0 + 9.0, 0.5);
 
     // Trn1: 32 KiB on one engine; published 1810 (+6 %). The table says 1926 from an unrounded BW_EFF.
-    assert_near(
-        ns(alone(v2(), 0, &rows(4, 8192, Mode::Software)).engines[0].busy),
-        1926.0 + 9.0,
-        4.0,
-    );
+    assert_near(ns(alone(v2(), 0, &rows(4, 8192, Mode::Software)).engines[0].busy), 1926.0 + 9.0, 4.0);
 }
 
 /// timing.md sections 8.5 and 14.1: the Trn2 matmul tutorial, FP32, 4096 × 8192 × 8192; packet time of an engine.
@@ -177,20 +122,14 @@ fn tutorial_kernels_keep_the_engines_as_busy_as_published() {
     let store = Transfer { shape, ..right };
     let (tiles, contractions) = (32 * 16, 64);
     // Loads in the inner loop: 66 048 transfers, published 32.5 ms. Hoisted: 35 328, published 25.1 ms.
-    for (left_loads, transfers, model_ms, published_ms) in [
-        (tiles * contractions, 66_048, 31.9, 32.5),
-        (32 * contractions, 35_328, 25.1, 25.1),
-    ] {
+    for (left_loads, transfers, model_ms, published_ms) in
+        [(tiles * contractions, 66_048, 31.9, 32.5), (32 * contractions, 35_328, 25.1, 25.1)]
+    {
         let mut dma = engines(v3());
         let mut trigger = Picos::ZERO;
-        for (transfer, count) in [
-            (left, left_loads),
-            (right, tiles * contractions),
-            (store, tiles),
-        ] {
+        for (transfer, count) in [(left, left_loads), (right, tiles * contractions), (store, tiles)] {
             for _ in 0..count {
-                dma.submit(trigger, &transfer)
-                    .expect("the transfer is possible");
+                dma.submit(trigger, &transfer).expect("the transfer is possible");
                 trigger += dma.spec().issue_interval(Mode::Software, &transfer.shape);
                 while dma.next_completion(trigger).is_some() {}
             }
@@ -222,16 +161,12 @@ fn a_completion_comes_at_its_moment_and_not_before() {
     let transfer = rows(128, 4096, Mode::Hardware);
     let expected = alone(v4(), 0, &transfer).done;
     let mut dma = engines(v4());
-    dma.submit(Picos::ZERO, &transfer)
-        .expect("the transfer is possible");
+    dma.submit(Picos::ZERO, &transfer).expect("the transfer is possible");
     dma.advance(Picos(expected.0 - 1));
     assert_eq!((dma.take_completion(), dma.in_flight()), (None, 1));
     assert_eq!(dma.next_event_time(), Some(expected));
     dma.advance(expected);
-    assert_eq!(
-        dma.take_completion().map(|completion| completion.done),
-        Some(expected)
-    );
+    assert_eq!(dma.take_completion().map(|completion| completion.done), Some(expected));
     assert_eq!((dma.next_event_time(), dma.in_flight()), (None, 0));
 }
 
@@ -244,50 +179,25 @@ fn the_gap_separates_transfers_of_a_queue_only() {
         dma.submit(Picos::ZERO, &one).expect("possible");
         dma.submit(Picos::ZERO, &second).expect("possible");
         let done: Vec<_> = std::iter::from_fn(|| dma.next_completion(Picos::MAX)).collect();
-        done.iter()
-            .map(|completion| completion.engines[0].start)
-            .collect::<Vec<_>>()
+        done.iter().map(|completion| completion.engines[0].start).collect::<Vec<_>>()
     };
     let first = Picos::from_ns(700);
-    assert_eq!(
-        starts(one),
-        [first, first + descriptor + Picos::from_ns(40)]
-    );
+    assert_eq!(starts(one), [first, first + descriptor + Picos::from_ns(40)]);
     // Queue 1 has its turn after the first packet of queue 0.
-    assert_eq!(
-        starts(Transfer { queue: 1, ..one }),
-        [first, first + descriptor]
-    );
+    assert_eq!(starts(Transfer { queue: 1, ..one }), [first, first + descriptor]);
 }
 
 #[test]
 fn ready_queues_take_turns_and_larger_packets_win() {
     // Queue 0 brings descriptors of 4 KiB, queue 1 of 512 B; both long enough to compete all the time.
     let large = rows(128, 1 << 16, Mode::Static);
-    let small = Side {
-        piece_bytes: 512,
-        pieces: 128,
-    };
-    let shape = Shape::new(
-        Route::HbmToSbuf,
-        0,
-        128,
-        small,
-        Side::contiguous(1 << 16),
-        false,
-    )
-    .expect("a shape");
-    let small = Transfer {
-        shape,
-        queue: 1,
-        ..large
-    };
+    let small = Side { piece_bytes: 512, pieces: 128 };
+    let shape = Shape::new(Route::HbmToSbuf, 0, 128, small, Side::contiguous(1 << 16), false).expect("a shape");
+    let small = Transfer { shape, queue: 1, ..large };
     let mut dma = engines(v3());
     dma.submit(Picos::ZERO, &large).expect("possible");
     dma.submit(Picos::ZERO, &small).expect("possible");
-    let first = dma
-        .next_completion(Picos::MAX)
-        .expect("the large packets are through");
+    let first = dma.next_completion(Picos::MAX).expect("the large packets are through");
     assert_eq!(first.id, TransferId(0));
     let (of_large, of_small) = (
         v3().descriptor_time(4096, Route::HbmToSbuf, Operation::Copy),
@@ -296,32 +206,19 @@ fn ready_queues_take_turns_and_larger_packets_win() {
     // 128 packets each, then the semaphore write of queue 0, which waits for one more packet of queue 1? No: it is its
     // turn, since the last packet was queue 1's.
     let engine_0 = first.engines[0];
-    assert_eq!(
-        engine_0.end - engine_0.start,
-        (of_large + of_small) * 128 + Picos::from_ns(9)
-    );
+    assert_eq!(engine_0.end - engine_0.start, (of_large + of_small) * 128 + Picos::from_ns(9));
     assert_eq!(engine_0.busy, of_large * 128 + Picos::from_ns(9));
 }
 
 #[test]
 fn a_higher_class_waits_for_one_packet_at_most() {
-    let background = Transfer {
-        packet_descriptors: 16,
-        ..rows(128, 1 << 20, Mode::Static)
-    };
-    let urgent = Transfer {
-        class: 0,
-        queue: 1,
-        packet_descriptors: 1,
-        ..rows(8, 64, Mode::Static)
-    };
+    let background = Transfer { packet_descriptors: 16, ..rows(128, 1 << 20, Mode::Static) };
+    let urgent = Transfer { class: 0, queue: 1, packet_descriptors: 1, ..rows(8, 64, Mode::Static) };
     let start = |spec: DmaSpec, urgent: Transfer, offset: u64| {
         let mut dma = engines(spec);
         dma.submit(Picos::ZERO, &background).expect("possible");
         dma.submit(Picos(offset), &urgent).expect("possible");
-        let done = dma
-            .next_completion(Picos::MAX)
-            .expect("a transfer completes");
+        let done = dma.next_completion(Picos::MAX).expect("a transfer completes");
         (done.id, done.engines[0].start, done.engines[0].end)
     };
     let packet = v4().descriptor_time(4096, Route::HbmToSbuf, Operation::Copy) * 16;
@@ -329,20 +226,13 @@ fn a_higher_class_waits_for_one_packet_at_most() {
     assert_near(ns(packet), 1905.0, 16.0 * 5.0 + 1.0);
     let first = Picos::from_ns(700);
     assert_eq!(start(v4(), urgent, 1).1, first + packet);
-    assert_eq!(
-        start(v4(), urgent, packet.0).1,
-        first + packet,
-        "what arrives at the end of a packet goes next"
-    );
+    assert_eq!(start(v4(), urgent, packet.0).1, first + packet, "what arrives at the end of a packet goes next");
     assert_eq!(start(v4(), urgent, packet.0 + 1).1, first + packet * 2);
     // Once it has begun it is not interrupted, while in the same class the packets alternate.
     let (_, begin, end) = start(v4(), urgent, 1);
     let descriptor = v4().descriptor_time(64, Route::HbmToSbuf, Operation::Copy);
     assert_eq!(end - begin, descriptor * 8 + Picos::from_ns(9));
-    let equal = Transfer {
-        class: background.class,
-        ..urgent
-    };
+    let equal = Transfer { class: background.class, ..urgent };
     let (_, begin, end) = start(v4(), equal, 1);
     assert_eq!(end - begin, (descriptor + packet) * 8 + Picos::from_ns(9));
 }
@@ -351,134 +241,68 @@ fn a_higher_class_waits_for_one_packet_at_most() {
 fn a_transfer_within_hbm_is_cut_into_equal_parts() {
     let bytes = 16 * 10_000 + 5;
     let side = Side::contiguous(bytes);
-    let transfer = Transfer::new(
-        Shape::within_hbm(side, side, false).expect("a shape"),
-        Mode::Hardware,
-        3,
-    );
+    let transfer = Transfer::new(Shape::within_hbm(side, side, false).expect("a shape"), Mode::Hardware, 3);
     let mut dma = engines(v4());
     dma.submit(Picos::ZERO, &transfer).expect("possible");
-    let done = dma
-        .next_completion(Picos::MAX)
-        .expect("a transfer completes");
+    let done = dma.next_completion(Picos::MAX).expect("a transfer completes");
     assert!(done.engines.iter().all(|work| work.descriptors == 3));
     let counters = dma.counters();
-    assert_eq!(
-        (counters.read_bytes[3], counters.written_bytes[3]),
-        (bytes, bytes)
-    );
+    assert_eq!((counters.read_bytes[3], counters.written_bytes[3]), (bytes, bytes));
     // Fewer bytes than engines: some have only their semaphore write.
     let few = Transfer {
         shape: Shape::within_hbm(Side::contiguous(5), Side::contiguous(5), false).expect("a shape"),
         ..transfer
     };
     let done = alone(v4(), 0, &few);
-    assert_eq!(
-        done.engines
-            .iter()
-            .map(|work| work.descriptors)
-            .sum::<u64>(),
-        5
-    );
+    assert_eq!(done.engines.iter().map(|work| work.descriptors).sum::<u64>(), 5);
 }
 
 #[test]
 fn a_cast_reads_and_writes_different_bytes() {
-    let shape = Shape::new(
-        Route::HbmToSbuf,
-        0,
-        128,
-        Side::contiguous(4096),
-        Side::contiguous(2048),
-        true,
-    )
-    .expect("a shape");
+    let shape =
+        Shape::new(Route::HbmToSbuf, 0, 128, Side::contiguous(4096), Side::contiguous(2048), true).expect("a shape");
     let mut dma = engines(v4());
-    dma.submit(Picos::ZERO, &Transfer::new(shape, Mode::Hardware, 0))
-        .expect("possible");
+    dma.submit(Picos::ZERO, &Transfer::new(shape, Mode::Hardware, 0)).expect("possible");
     dma.advance(Picos::from_ns(100_000));
     let named = dma.counters().named();
     assert_eq!(named.get("hbm_to_sbuf.read_bytes"), Some(128 * 4096));
     assert_eq!(named.get("hbm_to_sbuf.written_bytes"), Some(128 * 2048));
-    assert_eq!(
-        (named.get("descriptors"), named.get("semaphore_writes")),
-        (Some(128), Some(16))
-    );
-    assert_eq!(
-        named.get("engine15.busy_ps"),
-        Some(dma.counters().busy[15].0)
-    );
+    assert_eq!((named.get("descriptors"), named.get("semaphore_writes")), (Some(128), Some(16)));
+    assert_eq!(named.get("engine15.busy_ps"), Some(dma.counters().busy[15].0));
 }
 
 #[test]
 fn impossible_transfers_are_refused() {
     let mut dma = engines(v4());
-    let transfer = Transfer {
-        queue: 16,
-        ..rows(1, 1, Mode::Static)
-    };
-    assert_eq!(
-        dma.submit(Picos::ZERO, &transfer),
-        Err(DmaError::Queue {
-            queue: 16,
-            queues: 16
-        })
-    );
+    let transfer = Transfer { queue: 16, ..rows(1, 1, Mode::Static) };
+    assert_eq!(dma.submit(Picos::ZERO, &transfer), Err(DmaError::Queue { queue: 16, queues: 16 }));
     let wide = rows(129, 1, Mode::Static);
-    assert!(matches!(
-        dma.submit(Picos::ZERO, &wide),
-        Err(DmaError::Partitions { limit: 128, .. })
-    ));
+    assert!(matches!(dma.submit(Picos::ZERO, &wide), Err(DmaError::Partitions { limit: 128, .. })));
     assert_eq!(dma.next_event_time(), None);
 }
 
 fn some_transfer() -> impl Strategy<Value = (u64, Transfer)> {
     let shape = (0u32..120, 1u32..9, 1u64..5, 1u64..5, 1u64..2000, 0usize..4);
     let rest = (0u64..3_000_000, 0u8..4, 0u8..3, 1u32..4, 0usize..3);
-    (shape, rest).prop_map(
-        |((first, count, a, b, factor, route), (delay, queue, class, packet, mode))| {
-            let route = Route::ALL[route];
-            let source = Side {
-                piece_bytes: a * factor,
-                pieces: b,
-            };
-            let destination = Side {
-                piece_bytes: b * factor,
-                pieces: a,
-            };
-            let (first, count) = if route == Route::HbmToHbm {
-                (0, 0)
-            } else {
-                (first, count)
-            };
-            let shape =
-                Shape::new(route, first, count, source, destination, false).expect("a shape");
-            let mode = [Mode::Hardware, Mode::Software, Mode::Static][mode];
-            (
-                delay,
-                Transfer {
-                    class,
-                    packet_descriptors: packet,
-                    ..Transfer::new(shape, mode, queue)
-                },
-            )
-        },
-    )
+    (shape, rest).prop_map(|((first, count, a, b, factor, route), (delay, queue, class, packet, mode))| {
+        let route = Route::ALL[route];
+        let source = Side { piece_bytes: a * factor, pieces: b };
+        let destination = Side { piece_bytes: b * factor, pieces: a };
+        let (first, count) = if route == Route::HbmToHbm { (0, 0) } else { (first, count) };
+        let shape = Shape::new(route, first, count, source, destination, false).expect("a shape");
+        let mode = [Mode::Hardware, Mode::Software, Mode::Static][mode];
+        (delay, Transfer { class, packet_descriptors: packet, ..Transfer::new(shape, mode, queue) })
+    })
 }
 
 /// Submits each transfer its delay after the one before, and runs to the end.
-fn run(
-    spec: &DmaSpec,
-    batching: Batching,
-    transfers: &[(u64, Transfer)],
-) -> (Vec<Completion>, DmaCounters) {
+fn run(spec: &DmaSpec, batching: Batching, transfers: &[(u64, Transfer)]) -> (Vec<Completion>, DmaCounters) {
     let mut dma = DmaEngines::with_batching(Arc::new(spec.clone()), batching);
     let (mut trigger, mut completions) = (Picos::ZERO, Vec::new());
     for (delay, transfer) in transfers {
         trigger += Picos(*delay);
         completions.extend(std::iter::from_fn(|| dma.next_completion(trigger)));
-        dma.submit(trigger, transfer)
-            .expect("the transfer is possible");
+        dma.submit(trigger, transfer).expect("the transfer is possible");
     }
     completions.extend(std::iter::from_fn(|| dma.next_completion(Picos::MAX)));
     (completions, dma.counters().clone())

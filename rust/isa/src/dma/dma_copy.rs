@@ -20,12 +20,37 @@ pub const DEFINITION: Definition = Definition {
     source: "nki/api/nki/isa/__init__.py, dma_copy; nki/get-started/about/nki-dma-overview.rst",
     engines: &[Engine::Sync, Engine::Scalar, Engine::Gpsimd],
     parameters: &[
-        Parameter { name: "dst", default: None, usage: Use::Write, doc: "SBUF or HBM, any shape of as many elements as src." },
+        Parameter {
+            name: "dst",
+            default: None,
+            usage: Use::Write,
+            doc: "SBUF or HBM, any shape of as many elements as src.",
+        },
         Parameter { name: "src", default: None, usage: Use::Read, doc: "SBUF or HBM." },
-        Parameter { name: "priority", default: Some("None"), usage: Use::Constant, doc: "Service class 0 (most urgent) to 3, from v4." },
-        Parameter { name: "oob_mode", default: Some("oob_mode.error"), usage: Use::Constant, doc: "What a row index outside the tensor does: oob_mode.error or oob_mode.skip (the row keeps its old bytes)." },
-        Parameter { name: "dge_mode", default: Some("dge_mode.unknown"), usage: Use::Constant, doc: "Who makes the descriptors: dge_mode.hwdge, swdge, none or unknown (hwdge where it is possible)." },
-        Parameter { name: "engine", default: Some("engine.unknown"), usage: Use::Constant, doc: "engine.sync or engine.scalar with hwdge; engine.unknown is sync." },
+        Parameter {
+            name: "priority",
+            default: Some("None"),
+            usage: Use::Constant,
+            doc: "Service class 0 (most urgent) to 3, from v4.",
+        },
+        Parameter {
+            name: "oob_mode",
+            default: Some("oob_mode.error"),
+            usage: Use::Constant,
+            doc: "What a row index outside the tensor does: oob_mode.error or oob_mode.skip (the row keeps its old bytes).",
+        },
+        Parameter {
+            name: "dge_mode",
+            default: Some("dge_mode.unknown"),
+            usage: Use::Constant,
+            doc: "Who makes the descriptors: dge_mode.hwdge, swdge, none or unknown (hwdge where it is possible).",
+        },
+        Parameter {
+            name: "engine",
+            default: Some("engine.unknown"),
+            usage: Use::Constant,
+            doc: "engine.sync or engine.scalar with hwdge; engine.unknown is sync.",
+        },
     ],
     rules: &[SIZE, CAST, PRIORITY, HWDGE, INDEX, INDEX_BOUNDS],
     exactness: Exactness::BitExact,
@@ -85,13 +110,24 @@ fn check_side(context: &mut Context<'_>, view: &View, name: &'static str) -> Res
         return context.check_tile(view, name, MEMORIES);
     }
     if !MEMORIES.contains(&view.space) {
-        return Err(broken(&rules::OPERAND_SPACE, name, format!("is in {}", view.space.name()), "must be in sbuf or hbm"));
+        return Err(broken(
+            &rules::OPERAND_SPACE,
+            name,
+            format!("is in {}", view.space.name()),
+            "must be in sbuf or hbm",
+        ));
     }
     if let Some(index) = &view.index {
         let words = matches!(index.dtype, trn3_num::Dtype::Int32 | trn3_num::Dtype::Uint32);
         if !words || index.space != Space::Sbuf || index.elements() != u64::from(view.dims[0].count) {
-            let value = format!("has indices {} {:?} in {}", index.dtype.name(), index.shape().as_slice(), index.space.name());
-            return Err(broken(&INDEX, name, value, format!("must be int32 or uint32 ({}, 1) in sbuf", view.dims[0].count)));
+            let value =
+                format!("has indices {} {:?} in {}", index.dtype.name(), index.shape().as_slice(), index.space.name());
+            return Err(broken(
+                &INDEX,
+                name,
+                value,
+                format!("must be int32 or uint32 ({}, 1) in sbuf", view.dims[0].count),
+            ));
         }
     }
     Ok(())
@@ -144,7 +180,12 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
 }
 
 /// The queue that triggers the transfer, and the flag of who makes its descriptors.
-fn issuer(arguments: &Arguments<'_>, context: &Context<'_>, casts: bool, indirect: bool) -> Result<(Engine, u32), Violation> {
+fn issuer(
+    arguments: &Arguments<'_>,
+    context: &Context<'_>,
+    casts: bool,
+    indirect: bool,
+) -> Result<(Engine, u32), Violation> {
     let engine = context.engine(arguments, DEFINITION.engines)?;
     let hardware_exists = context.target.core.capability.hardware_dge;
     let mode = arguments.member("dge_mode", "dge_mode")?.unwrap_or("unknown");
@@ -158,7 +199,11 @@ fn issuer(arguments: &Arguments<'_>, context: &Context<'_>, casts: bool, indirec
         _ => {
             let engine = engine.map_or("unknown", Engine::name);
             let value = format!("is {mode} with engine {engine}");
-            let limit = format!("{}{}not offered", if casts { "a cast is " } else { "" }, if indirect { "rows by index are " } else { "" });
+            let limit = format!(
+                "{}{}not offered",
+                if casts { "a cast is " } else { "" },
+                if indirect { "rows by index are " } else { "" }
+            );
             Err(broken(&HWDGE, "dge_mode", value, limit))
         }
     }

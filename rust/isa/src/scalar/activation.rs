@@ -29,10 +29,25 @@ pub const DEFINITION: Definition = Definition {
         Parameter { name: "op", default: None, usage: Use::Constant, doc: "An activation function of nki.language." },
         Parameter { name: "data", default: None, usage: Use::Read, doc: "SBUF or PSUM, (P, F)." },
         Parameter { name: "bias", default: Some("None"), usage: Use::VectorOperand, doc: "(P, 1) tile or constant." },
-        Parameter { name: "scale", default: Some("1.0"), usage: Use::VectorOperand, doc: "float32 (P, 1) tile or constant." },
+        Parameter {
+            name: "scale",
+            default: Some("1.0"),
+            usage: Use::VectorOperand,
+            doc: "float32 (P, 1) tile or constant.",
+        },
         Parameter { name: "reduce_op", default: Some("None"), usage: Use::Constant, doc: "nl.add." },
-        Parameter { name: "reduce_res", default: Some("None"), usage: Use::Write, doc: "(P, 1) tile for the accumulator." },
-        Parameter { name: "reduce_cmd", default: Some("reduce_cmd.idle"), usage: Use::Constant, doc: "What happens to the accumulator." },
+        Parameter {
+            name: "reduce_res",
+            default: Some("None"),
+            usage: Use::Write,
+            doc: "(P, 1) tile for the accumulator.",
+        },
+        Parameter {
+            name: "reduce_cmd",
+            default: Some("reduce_cmd.idle"),
+            usage: Use::Constant,
+            doc: "What happens to the accumulator.",
+        },
     ],
     rules: &[FUNCTION, REDUCE],
     exactness: Exactness::Modelled,
@@ -167,7 +182,8 @@ fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost
     };
     let readout = if result.is_some() { u64::from(scalar.accumulator_read.latency_cycles) } else { 0 };
     Cost::Stream(Stream {
-        stream: scalar.stream.activation_cycles_per_element.times_ceil(tables.geometry(&data).row_elements() as u64) + readout,
+        stream: scalar.stream.activation_cycles_per_element.times_ceil(tables.geometry(&data).row_elements() as u64)
+            + readout,
         latency: u64::from(timing.latency_cycles),
         overhead: u64::from(timing.overhead_cycles),
     })

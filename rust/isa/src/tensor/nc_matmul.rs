@@ -24,16 +24,66 @@ pub const DEFINITION: Definition = Definition {
     source: "nki/api/nki/isa/__init__.py, nc_matmul; nki/guides/architecture/trainium3_arch.rst",
     engines: &[Engine::Tensor],
     parameters: &[
-        Parameter { name: "dst", default: None, usage: Use::Write, doc: "PSUM, (M, N), float32 or (v4) bfloat16; with is_transpose the data dtype." },
-        Parameter { name: "stationary", default: None, usage: Use::Read, doc: "SBUF, (K, M), K and M at most 128; (K, 2, M) in double row mode." },
-        Parameter { name: "moving", default: None, usage: Use::Read, doc: "SBUF, (K, N), N at most 512 before v4, 4096 (float32 dst) or 8192 (bfloat16 dst) on v4; (K, 2, N) in double row mode." },
-        Parameter { name: "is_stationary_onezero", default: Some("False"), usage: Use::Constant, doc: "Hint that a float32 stationary holds only 0 and 1: half the passes." },
-        Parameter { name: "is_moving_onezero", default: Some("False"), usage: Use::Constant, doc: "The same for moving." },
-        Parameter { name: "is_transpose", default: Some("False"), usage: Use::Constant, doc: "Transpose mode, bit exact from v3." },
-        Parameter { name: "accumulate", default: Some("None"), usage: Use::Constant, doc: "False overwrites, True adds, None overwrites what no product has written yet and adds to the rest." },
-        Parameter { name: "tile_position", default: Some("()"), usage: Use::Constant, doc: "(row, column) where the array tile starts." },
-        Parameter { name: "tile_size", default: Some("()"), usage: Use::Constant, doc: "(rows, columns) of the array tile: 128, 64 or 32 each." },
-        Parameter { name: "perf_mode", default: Some("matmul_perf_mode.none"), usage: Use::Constant, doc: "matmul_perf_mode.double_row doubles the FP8 rate." },
+        Parameter {
+            name: "dst",
+            default: None,
+            usage: Use::Write,
+            doc: "PSUM, (M, N), float32 or (v4) bfloat16; with is_transpose the data dtype.",
+        },
+        Parameter {
+            name: "stationary",
+            default: None,
+            usage: Use::Read,
+            doc: "SBUF, (K, M), K and M at most 128; (K, 2, M) in double row mode.",
+        },
+        Parameter {
+            name: "moving",
+            default: None,
+            usage: Use::Read,
+            doc: "SBUF, (K, N), N at most 512 before v4, 4096 (float32 dst) or 8192 (bfloat16 dst) on v4; (K, 2, N) in double row mode.",
+        },
+        Parameter {
+            name: "is_stationary_onezero",
+            default: Some("False"),
+            usage: Use::Constant,
+            doc: "Hint that a float32 stationary holds only 0 and 1: half the passes.",
+        },
+        Parameter {
+            name: "is_moving_onezero",
+            default: Some("False"),
+            usage: Use::Constant,
+            doc: "The same for moving.",
+        },
+        Parameter {
+            name: "is_transpose",
+            default: Some("False"),
+            usage: Use::Constant,
+            doc: "Transpose mode, bit exact from v3.",
+        },
+        Parameter {
+            name: "accumulate",
+            default: Some("None"),
+            usage: Use::Constant,
+            doc: "False overwrites, True adds, None overwrites what no product has written yet and adds to the rest.",
+        },
+        Parameter {
+            name: "tile_position",
+            default: Some("()"),
+            usage: Use::Constant,
+            doc: "(row, column) where the array tile starts.",
+        },
+        Parameter {
+            name: "tile_size",
+            default: Some("()"),
+            usage: Use::Constant,
+            doc: "(rows, columns) of the array tile: 128, 64 or 32 each.",
+        },
+        Parameter {
+            name: "perf_mode",
+            default: Some("matmul_perf_mode.none"),
+            usage: Use::Constant,
+            doc: "matmul_perf_mode.double_row doubles the FP8 rate.",
+        },
     ],
     rules: RULES,
     exactness: Exactness::Modelled,
@@ -153,12 +203,19 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     check_dtypes(context.target, dst, stationary, moving, transpose)?;
     if double {
         let halved = |view: &View| view.dims.len() >= 3 && view.dims[1].count == 2;
-        if !context.target.core.capability.double_row || transpose || !is_fp8(stationary.dtype) || !is_fp8(moving.dtype)
-            || !halved(stationary) || !halved(moving)
+        if !context.target.core.capability.double_row
+            || transpose
+            || !is_fp8(stationary.dtype)
+            || !is_fp8(moving.dtype)
+            || !halved(stationary)
+            || !halved(moving)
         {
             let value = format!(
                 "double_row with {} {:?} and {} {:?}",
-                stationary.dtype.name(), stationary.shape().as_slice(), moving.dtype.name(), moving.shape().as_slice()
+                stationary.dtype.name(),
+                stationary.shape().as_slice(),
+                moving.dtype.name(),
+                moving.shape().as_slice()
             );
             return Err(broken(&DOUBLE_ROW, "perf_mode", value, DOUBLE_ROW.text));
         }
@@ -176,9 +233,8 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     context.reads(&mut instruction, 1, stationary);
     context.reads(&mut instruction, 2, moving);
     let one_zero = arguments.flag("is_stationary_onezero")? || arguments.flag("is_moving_onezero")?;
-    instruction.flags = if transpose { TRANSPOSE } else { 0 }
-        | if one_zero { ONE_ZERO } else { 0 }
-        | if double { DOUBLE } else { 0 };
+    instruction.flags =
+        if transpose { TRANSPOSE } else { 0 } | if one_zero { ONE_ZERO } else { 0 } | if double { DOUBLE } else { 0 };
     instruction.constants[0] = u32::from(tile[0]) | u32::from(tile[1]) << 16;
     instruction.constants[1] = u32::from(tile[2]) | u32::from(tile[3]) << 16;
     set_accumulate(&mut instruction, accumulate_argument(arguments)?);
@@ -193,17 +249,29 @@ pub(super) fn accumulate_argument(arguments: &Arguments<'_>) -> Result<Accumulat
     })
 }
 
-fn check_dtypes(target: &Target, dst: &View, stationary: &View, moving: &View, transpose: bool) -> Result<(), Violation> {
+fn check_dtypes(
+    target: &Target,
+    dst: &View,
+    stationary: &View,
+    moving: &View,
+    transpose: bool,
+) -> Result<(), Violation> {
     for (view, name) in [(stationary, "stationary"), (moving, "moving")] {
         let allowed = is_fp32(view.dtype)
             || matches!(view.dtype, Dtype::Bfloat16 | Dtype::Float16)
             || (is_fp8(view.dtype) && (view.dtype != Dtype::Float8E4m3fn || target.core.capability.matmul_e4m3fn));
         if !allowed {
-            return Err(broken(&DTYPE, name, format!("is {}", view.dtype.name()), format!("not accepted on {}", target.name)));
+            return Err(broken(
+                &DTYPE,
+                name,
+                format!("is {}", view.dtype.name()),
+                format!("not accepted on {}", target.name),
+            ));
         }
     }
     let pair = (stationary.dtype, moving.dtype);
-    let mixed_e4m3 = matches!(pair, (Dtype::Float8E4m3, Dtype::Float8E4m3fn) | (Dtype::Float8E4m3fn, Dtype::Float8E4m3));
+    let mixed_e4m3 =
+        matches!(pair, (Dtype::Float8E4m3, Dtype::Float8E4m3fn) | (Dtype::Float8E4m3fn, Dtype::Float8E4m3));
     if is_fp32(pair.0) != is_fp32(pair.1) || mixed_e4m3 {
         let value = format!("is {} with stationary {}", pair.1.name(), pair.0.name());
         return Err(broken(&DTYPE_PAIR, "moving", value, DTYPE_PAIR.text));
@@ -213,7 +281,11 @@ fn check_dtypes(target: &Target, dst: &View, stationary: &View, moving: &View, t
         || (transpose && dst.dtype == stationary.dtype);
     let exact_transpose = !transpose || dst.dtype == stationary.dtype;
     if !allowed || !exact_transpose {
-        let limit = if transpose { format!("transpose mode moves {} bits", stationary.dtype.name()) } else { format!("not accepted on {}", target.name) };
+        let limit = if transpose {
+            format!("transpose mode moves {} bits", stationary.dtype.name())
+        } else {
+            format!("not accepted on {}", target.name)
+        };
         return Err(broken(&DST_DTYPE, "dst", format!("is {}", dst.dtype.name()), limit));
     }
     Ok(())
@@ -232,14 +304,25 @@ pub(super) fn tile_geometry(arguments: &Arguments<'_>, rows: &[u32], columns: &[
     let fits = |size: i64, at: i64, allowed: &[u32]| {
         allowed.iter().any(|&tile| i64::from(tile) == size) && at >= 0 && at % size == 0 && at + size <= 128
     };
-    if size.len() != 2 || position.len() != 2 || !fits(size[0], position[0], rows) || !fits(size[1], position[1], columns) {
+    if size.len() != 2
+        || position.len() != 2
+        || !fits(size[0], position[0], rows)
+        || !fits(size[1], position[1], columns)
+    {
         let value = format!("{:?} at {:?}", size.as_slice(), position.as_slice());
         return Err(broken(&TILE, "tile_size", value, format!("rows of {rows:?}, columns of {columns:?}")));
     }
     Ok([position[0] as u16, size[0] as u16, position[1] as u16, size[1] as u16])
 }
 
-fn check_shapes(target: &Target, dst: &View, stationary: &View, moving: &View, parts: u64, tile: [u16; 4]) -> Result<(), Violation> {
+fn check_shapes(
+    target: &Target,
+    dst: &View,
+    stationary: &View,
+    moving: &View,
+    parts: u64,
+    tile: [u16; 4],
+) -> Result<(), Violation> {
     let limits = &target.core.matmul;
     let (k, m, n) = (stationary.partitions(), stationary.free_size() / parts, moving.free_size() / parts);
     if moving.partitions() != k || k > u32::from(tile[1]) {
@@ -248,27 +331,54 @@ fn check_shapes(target: &Target, dst: &View, stationary: &View, moving: &View, p
     }
     let m_max = limits.stationary_free_max.min(u32::from(tile[3]));
     if m > u64::from(m_max) {
-        return Err(broken(&STATIONARY_FREE_MAX, "stationary", format!("free size is {m}"), format!("limit {m_max} on {}", target.name)));
+        return Err(broken(
+            &STATIONARY_FREE_MAX,
+            "stationary",
+            format!("free size is {m}"),
+            format!("limit {m_max} on {}", target.name),
+        ));
     }
     let n_max = if dst.dtype.size_bytes() == 2 { limits.moving_free_max_bf16 } else { limits.moving_free_max_fp32 };
     if n > u64::from(n_max) {
-        return Err(broken(&MOVING_FREE_MAX, "moving", format!("free size is {n}"), format!("limit {n_max} on {}", target.name)));
+        return Err(broken(
+            &MOVING_FREE_MAX,
+            "moving",
+            format!("free size is {n}"),
+            format!("limit {n_max} on {}", target.name),
+        ));
     }
     if u64::from(dst.partitions()) != m || dst.free_size() != n {
-        return Err(broken(&DST_SHAPE, "dst", format!("has shape {:?}", dst.shape().as_slice()), format!("must be ({m}, {n})")));
+        return Err(broken(
+            &DST_SHAPE,
+            "dst",
+            format!("has shape {:?}", dst.shape().as_slice()),
+            format!("must be ({m}, {n})"),
+        ));
     }
     let bank = target.core.psum.bank_bytes;
     let size = dst.dtype.size_bytes() as u64;
     let start = dst.free_start_bytes();
-    let span: u64 = dst.dims[1..].iter().map(|dim| dim.stride as u64 * (u64::from(dim.count) - 1)).sum::<u64>() * size + size;
+    let span: u64 =
+        dst.dims[1..].iter().map(|dim| dim.stride as u64 * (u64::from(dim.count) - 1)).sum::<u64>() * size + size;
     if !target.core.capability.psum_bank_spanning && span > bank && start / bank != (start + span - 1) / bank {
-        return Err(broken(&BANK, "dst", format!("bytes {start} to {} of a partition", start + span), format!("banks of {bank} bytes")));
+        return Err(broken(
+            &BANK,
+            "dst",
+            format!("bytes {start} to {} of a partition", start + span),
+            format!("banks of {bank} bytes"),
+        ));
     }
     Ok(())
 }
 
 /// Operands on the partitions of their array tile; a finding below `documented`.
-pub(super) fn check_places(context: &mut Context<'_>, dst: &View, stationary: &View, moving: &View, tile: [u16; 4]) -> Result<(), Violation> {
+pub(super) fn check_places(
+    context: &mut Context<'_>,
+    dst: &View,
+    stationary: &View,
+    moving: &View,
+    tile: [u16; 4],
+) -> Result<(), Violation> {
     if tile == [0, 128, 0, 128] {
         return Ok(());
     }
@@ -315,7 +425,14 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     let ((s_free, s_rank), (m_free, m_rank), (p_free, p_rank)) = (free_dims(&s), free_dims(&m), free_dims(&p));
     let operand = |g: &Geometry, tensor: &Operand, free| {
         let (offset_bytes, row_stride_bytes) = rows_of(g);
-        array::Operand { bytes: machine.memory.bytes(tensor.tensor), dtype: g.dtype, offset_bytes, row_stride_bytes, rows: g.rows(), free }
+        array::Operand {
+            bytes: machine.memory.bytes(tensor.tensor),
+            dtype: g.dtype,
+            offset_bytes,
+            row_stride_bytes,
+            rows: g.rows(),
+            free,
+        }
     };
     let stationary = operand(&s, &stationary, &s_free[..s_rank]);
     let moving = operand(&m, &moving, &m_free[..m_rank]);
@@ -337,7 +454,12 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     Ok(())
 }
 
-fn transpose(dst: &Operand, stationary: &Operand, moving: &Operand, machine: &mut Machine<'_>) -> Result<(), Violation> {
+fn transpose(
+    dst: &Operand,
+    stationary: &Operand,
+    moving: &Operand,
+    machine: &mut Machine<'_>,
+) -> Result<(), Violation> {
     let mut selector = Vec::new();
     machine.read_all(moving, &mut selector);
     let geometry = machine.tables.geometry(moving);
@@ -349,8 +471,9 @@ fn transpose(dst: &Operand, stationary: &Operand, moving: &Operand, machine: &mu
             (Some(row), None) if selector[row * n + column] == 1.0 => rows.push(row),
             _ => {
                 let value = format!("column {column} is not all 0 but a single 1");
-                return Err(broken(&TRANSPOSE_IDENTITY, "moving", value, TRANSPOSE_IDENTITY.text)
-                    .of(Fault::Unspecified));
+                return Err(
+                    broken(&TRANSPOSE_IDENTITY, "moving", value, TRANSPOSE_IDENTITY.text).of(Fault::Unspecified)
+                );
             }
         }
     }
@@ -408,7 +531,8 @@ pub(super) fn multiply_cost(instruction: &Instruction, target: &Target, m: u64, 
     let tile = [rows as u16, (rows >> 16) as u16, columns as u16, (columns >> 16) as u16];
     let full = tile == [0, 128, 0, 128];
     Cost::Multiply(Multiply {
-        load: m.div_ceil(u64::from(tensor.load_stationary.columns_per_cycle)) * u64::from(tensor.load_stationary.passes),
+        load: m.div_ceil(u64::from(tensor.load_stationary.columns_per_cycle))
+            * u64::from(tensor.load_stationary.passes),
         load_latency: u64::from(if passes > 1 {
             tensor.load_stationary.fp32_latency_cycles
         } else {

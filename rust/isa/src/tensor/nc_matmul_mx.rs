@@ -25,12 +25,42 @@ pub const DEFINITION: Definition = Definition {
     engines: &[Engine::Tensor],
     parameters: &[
         Parameter { name: "dst", default: None, usage: Use::Write, doc: "PSUM, (M, N), float32 or bfloat16." },
-        Parameter { name: "stationary", default: None, usage: Use::Read, doc: "SBUF, (K/4, M) packed words, K/4 a multiple of 32 up to 128, M even and at most 128." },
-        Parameter { name: "moving", default: None, usage: Use::Read, doc: "SBUF, (K/4, N) packed words, N at most 4096 (float32 dst) or 8192 (bfloat16 dst)." },
-        Parameter { name: "stationary_scale", default: None, usage: Use::Read, doc: "SBUF, float8_e8m0fnu or uint8; (K/32, M) up to 32 partitions of data, else (K/4, M) with 4 rows of each quadrant used." },
-        Parameter { name: "moving_scale", default: None, usage: Use::Read, doc: "The same for moving, with N columns." },
-        Parameter { name: "tile_position", default: Some("None"), usage: Use::Constant, doc: "(row, 0) where the array tile starts." },
-        Parameter { name: "tile_size", default: Some("None"), usage: Use::Constant, doc: "(rows, 128): 128, 64 or 32 rows." },
+        Parameter {
+            name: "stationary",
+            default: None,
+            usage: Use::Read,
+            doc: "SBUF, (K/4, M) packed words, K/4 a multiple of 32 up to 128, M even and at most 128.",
+        },
+        Parameter {
+            name: "moving",
+            default: None,
+            usage: Use::Read,
+            doc: "SBUF, (K/4, N) packed words, N at most 4096 (float32 dst) or 8192 (bfloat16 dst).",
+        },
+        Parameter {
+            name: "stationary_scale",
+            default: None,
+            usage: Use::Read,
+            doc: "SBUF, float8_e8m0fnu or uint8; (K/32, M) up to 32 partitions of data, else (K/4, M) with 4 rows of each quadrant used.",
+        },
+        Parameter {
+            name: "moving_scale",
+            default: None,
+            usage: Use::Read,
+            doc: "The same for moving, with N columns.",
+        },
+        Parameter {
+            name: "tile_position",
+            default: Some("None"),
+            usage: Use::Constant,
+            doc: "(row, 0) where the array tile starts.",
+        },
+        Parameter {
+            name: "tile_size",
+            default: Some("None"),
+            usage: Use::Constant,
+            doc: "(rows, 128): 128, 64 or 32 rows.",
+        },
         Parameter { name: "accumulate", default: Some("None"), usage: Use::Constant, doc: "As in nc_matmul." },
     ],
     rules: RULES,
@@ -85,7 +115,8 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     let (stationary, moving) = (arguments.view("stationary")?, arguments.view("moving")?);
     let (stationary_scale, moving_scale) = (arguments.view("stationary_scale")?, arguments.view("moving_scale")?);
     if !context.target.core.capability.matmul_mx {
-        return Err(broken(&GENERATION, "", format!("{} has none", context.target.name), GENERATION.text).of(Fault::Unsupported));
+        return Err(broken(&GENERATION, "", format!("{} has none", context.target.name), GENERATION.text)
+            .of(Fault::Unsupported));
     }
     context.check_tile(dst, "dst", PSUM)?;
     context.check_tile(stationary, "stationary", SBUF)?;
@@ -125,7 +156,13 @@ fn check_dtypes(dst: &View, data: [&View; 2], scales: [&View; 2]) -> Result<(), 
     Ok(())
 }
 
-fn check_shapes(target: &Target, dst: &View, stationary: &View, moving: &View, tile: [u16; 4]) -> Result<(), Violation> {
+fn check_shapes(
+    target: &Target,
+    dst: &View,
+    stationary: &View,
+    moving: &View,
+    tile: [u16; 4],
+) -> Result<(), Violation> {
     let rows = stationary.partitions();
     if rows != moving.partitions() || !rows.is_multiple_of(32) || rows > u32::from(tile[1]) {
         let value = format!("has {} partitions, stationary {rows}", moving.partitions());
@@ -198,7 +235,14 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
         let g: &Geometry = &geometries[at];
         let (offset_bytes, row_stride_bytes) = rows_of(g);
         let bytes = machine.memory.bytes(tensor.tensor);
-        array::Operand { bytes, dtype: g.dtype, offset_bytes, row_stride_bytes, rows: g.rows(), free: &frees[at].0[..frees[at].1] }
+        array::Operand {
+            bytes,
+            dtype: g.dtype,
+            offset_bytes,
+            row_stride_bytes,
+            rows: g.rows(),
+            free: &frees[at].0[..frees[at].1],
+        }
     };
     let scale = |at: usize, tensor: &Operand| {
         let (offset_bytes, row_stride_bytes) = rows_of(&geometries[at]);

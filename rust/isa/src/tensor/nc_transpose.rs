@@ -21,9 +21,24 @@ pub const DEFINITION: Definition = Definition {
     source: "nki/api/nki/isa/__init__.py, nc_transpose",
     engines: &[Engine::Tensor, Engine::Vector],
     parameters: &[
-        Parameter { name: "dst", default: None, usage: Use::Write, doc: "(F, P): PSUM on TensorE, SBUF or PSUM on VectorE." },
-        Parameter { name: "data", default: None, usage: Use::Read, doc: "(P, F): SBUF on TensorE, SBUF or PSUM on VectorE; the dtype of dst." },
-        Parameter { name: "engine", default: Some("engine.unknown"), usage: Use::Constant, doc: "engine.tensor, engine.vector or engine.unknown." },
+        Parameter {
+            name: "dst",
+            default: None,
+            usage: Use::Write,
+            doc: "(F, P): PSUM on TensorE, SBUF or PSUM on VectorE.",
+        },
+        Parameter {
+            name: "data",
+            default: None,
+            usage: Use::Read,
+            doc: "(P, F): SBUF on TensorE, SBUF or PSUM on VectorE; the dtype of dst.",
+        },
+        Parameter {
+            name: "engine",
+            default: Some("engine.unknown"),
+            usage: Use::Constant,
+            doc: "engine.tensor, engine.vector or engine.unknown.",
+        },
     ],
     rules: &[SHAPE, SIZE, DTYPE],
     exactness: Exactness::BitExact,
@@ -56,9 +71,11 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     let (dst, data) = (arguments.view("dst")?, arguments.view("data")?);
     let (rows, columns) = (u64::from(data.partitions()), data.free_size());
     let small = rows <= 32 && columns <= 32;
-    let engine = context.engine(arguments, DEFINITION.engines)?.unwrap_or(
-        if dst.space == Space::Psum || !small { Engine::Tensor } else { Engine::Vector },
-    );
+    let engine = context.engine(arguments, DEFINITION.engines)?.unwrap_or(if dst.space == Space::Psum || !small {
+        Engine::Tensor
+    } else {
+        Engine::Vector
+    });
     let (sources, targets, limit) = match engine {
         Engine::Tensor => (SBUF, PSUM, 128),
         _ => (ON_CHIP, ON_CHIP, 32),
@@ -74,7 +91,12 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
         return Err(broken(&SHAPE, "dst", value, format!("must be ({columns}, {rows})")));
     }
     if dst.dtype != data.dtype {
-        return Err(broken(&DTYPE, "dst", format!("is {}", dst.dtype.name()), format!("data is {}", data.dtype.name())));
+        return Err(broken(
+            &DTYPE,
+            "dst",
+            format!("is {}", dst.dtype.name()),
+            format!("data is {}", data.dtype.name()),
+        ));
     }
     let mut instruction = Instruction::new(Opcode::NcTranspose, engine);
     context.writes(&mut instruction, 0, dst);

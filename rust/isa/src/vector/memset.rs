@@ -19,9 +19,19 @@ pub const DEFINITION: Definition = Definition {
     source: "nki/api/nki/isa/__init__.py, memset; nki/migration/index.rst",
     engines: &[Engine::Vector, Engine::Gpsimd],
     parameters: &[
-        Parameter { name: "dst", default: None, usage: Use::Write, doc: "SBUF or PSUM (GpSimdE: SBUF), (P, F), any type." },
+        Parameter {
+            name: "dst",
+            default: None,
+            usage: Use::Write,
+            doc: "SBUF or PSUM (GpSimdE: SBUF), (P, F), any type.",
+        },
         Parameter { name: "value", default: None, usage: Use::Constant, doc: "A constant of dst's kind." },
-        Parameter { name: "engine", default: Some("engine.unknown"), usage: Use::Constant, doc: "engine.vector, engine.gpsimd or engine.unknown (VectorE)." },
+        Parameter {
+            name: "engine",
+            default: Some("engine.unknown"),
+            usage: Use::Constant,
+            doc: "engine.vector, engine.gpsimd or engine.unknown (VectorE).",
+        },
     ],
     rules: &[VALUE],
     exactness: Exactness::BitExact,

@@ -23,9 +23,24 @@ pub const DEFINITION: Definition = Definition {
     source: "nki/api/nki/isa/__init__.py, quantize_mx; release-notes/components/nki.rst",
     engines: &[Engine::Vector],
     parameters: &[
-        Parameter { name: "dst", default: None, usage: Use::Write, doc: "SBUF, (P, F/4), float8_e5m2_x4 or float8_e4m3fn_x4." },
-        Parameter { name: "src", default: None, usage: Use::Read, doc: "SBUF, (P, F), bfloat16 or float16; P a multiple of 32, F of 4." },
-        Parameter { name: "dst_scale", default: None, usage: Use::Write, doc: "SBUF, float8_e8m0fnu or uint8, (P/8, F/4) up to 32 partitions, else (P, F/4) with 4 rows of each quadrant written." },
+        Parameter {
+            name: "dst",
+            default: None,
+            usage: Use::Write,
+            doc: "SBUF, (P, F/4), float8_e5m2_x4 or float8_e4m3fn_x4.",
+        },
+        Parameter {
+            name: "src",
+            default: None,
+            usage: Use::Read,
+            doc: "SBUF, (P, F), bfloat16 or float16; P a multiple of 32, F of 4.",
+        },
+        Parameter {
+            name: "dst_scale",
+            default: None,
+            usage: Use::Write,
+            doc: "SBUF, float8_e8m0fnu or uint8, (P/8, F/4) up to 32 partitions, else (P, F/4) with 4 rows of each quadrant written.",
+        },
     ],
     rules: &[GENERATION, DST_DTYPE, SRC, DST_SHAPE, SCALE],
     exactness: Exactness::BitExact,

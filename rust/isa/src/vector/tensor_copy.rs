@@ -18,9 +18,24 @@ pub const DEFINITION: Definition = Definition {
     source: "nki/api/nki/isa/__init__.py, tensor_copy",
     engines: &[Engine::Vector, Engine::Scalar, Engine::Gpsimd],
     parameters: &[
-        Parameter { name: "dst", default: None, usage: Use::Write, doc: "SBUF or PSUM (GpSimdE: SBUF), (P, F), any type." },
-        Parameter { name: "src", default: None, usage: Use::Read, doc: "SBUF or PSUM (GpSimdE: SBUF), the same P and number of elements." },
-        Parameter { name: "engine", default: Some("engine.unknown"), usage: Use::Constant, doc: "engine.vector, engine.scalar, engine.gpsimd or engine.unknown (VectorE)." },
+        Parameter {
+            name: "dst",
+            default: None,
+            usage: Use::Write,
+            doc: "SBUF or PSUM (GpSimdE: SBUF), (P, F), any type.",
+        },
+        Parameter {
+            name: "src",
+            default: None,
+            usage: Use::Read,
+            doc: "SBUF or PSUM (GpSimdE: SBUF), the same P and number of elements.",
+        },
+        Parameter {
+            name: "engine",
+            default: Some("engine.unknown"),
+            usage: Use::Constant,
+            doc: "engine.vector, engine.scalar, engine.gpsimd or engine.unknown (VectorE).",
+        },
     ],
     rules: &[],
     exactness: Exactness::BitExact,

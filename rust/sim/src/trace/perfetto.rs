@@ -17,9 +17,7 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use super::proto::Message;
-use super::{
-    Overlap, Sample, Slice, SliceId, SourceId, StrId, Trace, TrackId, TrackKind, Unit, Value,
-};
+use super::{Overlap, Sample, Slice, SliceId, SourceId, StrId, Trace, TrackId, TrackKind, Unit, Value};
 use crate::time::Picos;
 
 const SEQUENCE_ID: u64 = 1;
@@ -99,12 +97,7 @@ impl<'a> Writer<'a> {
         let sent = || Sent(vec![false; trace.strings.len()]);
         let own = trace.strings.len() as u64;
         let sorted = |end: fn(&(SliceId, SliceId)) -> SliceId| {
-            let mut ends: Vec<_> = trace
-                .flows
-                .iter()
-                .zip(1..)
-                .map(|(flow, id)| (end(flow), id))
-                .collect();
+            let mut ends: Vec<_> = trace.flows.iter().zip(1..).map(|(flow, id)| (end(flow), id)).collect();
             ends.sort_unstable();
             ends
         };
@@ -119,12 +112,7 @@ impl<'a> Writer<'a> {
             keys: sent(),
             texts: sent(),
             sources: Sent(vec![false; trace.sources.len()]),
-            fixed: FixedKeys {
-                start_ps: own + 1,
-                duration_ps: own + 2,
-                file: own + 3,
-                line: own + 4,
-            },
+            fixed: FixedKeys { start_ps: own + 1, duration_ps: own + 2, file: own + 3, line: own + 4 },
             next_uuid: trace.tracks.len() as u64 + 1,
             leaving: sorted(|flow| flow.0),
             arriving: sorted(|flow| flow.1),
@@ -205,15 +193,11 @@ impl<'a> Writer<'a> {
                         thread.text(field::thread::NAME, name);
                     }),
                     TrackKind::Nested => {}
-                    TrackKind::Counter(unit) => {
-                        descriptor.message(field::track::COUNTER, |counter| match unit {
-                            Unit::Count => counter.uint(field::counter::UNIT, UNIT_COUNT),
-                            Unit::Bytes => counter.uint(field::counter::UNIT, UNIT_SIZE_BYTES),
-                            Unit::Named(unit) => {
-                                counter.text(field::counter::UNIT_NAME, trace.text(unit))
-                            }
-                        })
-                    }
+                    TrackKind::Counter(unit) => descriptor.message(field::track::COUNTER, |counter| match unit {
+                        Unit::Count => counter.uint(field::counter::UNIT, UNIT_COUNT),
+                        Unit::Bytes => counter.uint(field::counter::UNIT, UNIT_SIZE_BYTES),
+                        Unit::Named(unit) => counter.text(field::counter::UNIT_NAME, trace.text(unit)),
+                    }),
                 }
             });
         })
@@ -227,10 +211,8 @@ impl<'a> Writer<'a> {
         self.packet(NEEDS_INCREMENTAL_STATE, |packet| {
             packet.message(field::packet::TRACK_DESCRIPTOR, |descriptor| {
                 descriptor.uint(field::track::UUID, lane_uuid);
-                descriptor.text(
-                    field::track::NAME,
-                    &format!("{} +{lane}", trace.text(trace.tracks[track.index()].name)),
-                );
+                descriptor
+                    .text(field::track::NAME, &format!("{} +{lane}", trace.text(trace.tracks[track.index()].name)));
                 descriptor.uint(field::track::PARENT_UUID, uuid(track));
                 descriptor.uint(field::track::SIBLING_ORDER_RANK, lane as u64);
             });
@@ -245,17 +227,11 @@ impl<'a> Writer<'a> {
             let slice = &trace.slices[id.index()];
             (slice.track, slice.start, Reverse(slice.duration))
         });
-        for on_track in
-            order.chunk_by(|a, b| trace.slices[a.index()].track == trace.slices[b.index()].track)
-        {
+        for on_track in order.chunk_by(|a, b| trace.slices[a.index()].track == trace.slices[b.index()].track) {
             let track = trace.slices[on_track[0].index()].track;
             let rows = spread(trace, on_track, trace.tracks[track.index()].overlap);
             for (row, slices) in rows.iter().enumerate() {
-                let row_uuid = if row == 0 {
-                    uuid(track)
-                } else {
-                    self.lane(track, row)?
-                };
+                let row_uuid = if row == 0 { uuid(track) } else { self.lane(track, row)? };
                 self.row(row_uuid, slices)?;
             }
         }
@@ -300,20 +276,8 @@ impl<'a> Writer<'a> {
         event.uint(field::event::CATEGORY_IIDS, iid(slice.category.0));
         event.uint(field::event::NAME_IID, iid(slice.name.0));
         let trace = self.trace;
-        intern(
-            trace,
-            &mut self.categories,
-            &mut interned,
-            field::interned::CATEGORIES,
-            slice.category,
-        );
-        intern(
-            trace,
-            &mut self.names,
-            &mut interned,
-            field::interned::EVENT_NAMES,
-            slice.name,
-        );
+        intern(trace, &mut self.categories, &mut interned, field::interned::CATEGORIES, slice.category);
+        intern(trace, &mut self.names, &mut interned, field::interned::EVENT_NAMES, slice.name);
         self.annotations(&mut event, &mut interned, id, slice);
         for flow in flows_of(&self.leaving, id) {
             event.fixed64(field::event::FLOW_IDS, flow);
@@ -333,55 +297,24 @@ impl<'a> Writer<'a> {
     }
 
     /// Exact times, the source line, and the arguments.
-    fn annotations(
-        &mut self,
-        event: &mut Message,
-        interned: &mut Message,
-        id: SliceId,
-        slice: &Slice,
-    ) {
+    fn annotations(&mut self, event: &mut Message, interned: &mut Message, id: SliceId, slice: &Slice) {
         let trace = self.trace;
         let fixed = &self.fixed;
-        for (key, value) in [
-            (fixed.start_ps, slice.start.0),
-            (fixed.duration_ps, slice.duration.0),
-        ] {
+        for (key, value) in [(fixed.start_ps, slice.start.0), (fixed.duration_ps, slice.duration.0)] {
             annotation(event, key, |a| a.uint(field::annotation::UINT_VALUE, value));
         }
         if let Some(source) = slice.source {
             let location = trace.source_location(source);
             event.uint(field::event::SOURCE_LOCATION_IID, iid(source.0));
             intern_source(trace, &mut self.sources, interned, source);
-            intern(
-                trace,
-                &mut self.texts,
-                interned,
-                field::interned::ANNOTATION_STRINGS,
-                location.file,
-            );
-            annotation(event, fixed.file, |a| {
-                a.uint(field::annotation::STRING_VALUE_IID, iid(location.file.0))
-            });
-            annotation(event, fixed.line, |a| {
-                a.int(field::annotation::INT_VALUE, i64::from(location.line))
-            });
+            intern(trace, &mut self.texts, interned, field::interned::ANNOTATION_STRINGS, location.file);
+            annotation(event, fixed.file, |a| a.uint(field::annotation::STRING_VALUE_IID, iid(location.file.0)));
+            annotation(event, fixed.line, |a| a.int(field::annotation::INT_VALUE, i64::from(location.line)));
         }
         for arg in trace.args(id) {
-            intern(
-                trace,
-                &mut self.keys,
-                interned,
-                field::interned::ANNOTATION_NAMES,
-                arg.key,
-            );
+            intern(trace, &mut self.keys, interned, field::interned::ANNOTATION_NAMES, arg.key);
             if let Value::Str(text) = arg.value {
-                intern(
-                    trace,
-                    &mut self.texts,
-                    interned,
-                    field::interned::ANNOTATION_STRINGS,
-                    text,
-                );
+                intern(trace, &mut self.texts, interned, field::interned::ANNOTATION_STRINGS, text);
             }
             annotation(event, iid(arg.key.0), |a| match arg.value {
                 Value::Str(text) => a.uint(field::annotation::STRING_VALUE_IID, iid(text.0)),
@@ -403,9 +336,7 @@ impl<'a> Writer<'a> {
                     event.uint(field::event::TRACK_UUID, uuid(counter));
                     match value {
                         Sample::Int(value) => event.int(field::event::COUNTER_VALUE, value),
-                        Sample::Float(value) => {
-                            event.double(field::event::DOUBLE_COUNTER_VALUE, value)
-                        }
+                        Sample::Float(value) => event.double(field::event::DOUBLE_COUNTER_VALUE, value),
                     }
                 });
             })
@@ -438,10 +369,7 @@ fn spread(trace: &Trace, slices: &[SliceId], overlap: Overlap) -> Vec<Vec<SliceI
 
 fn flows_of(ends: &[(SliceId, u64)], slice: SliceId) -> impl Iterator<Item = u64> {
     let first = ends.partition_point(|&(other, _)| other < slice);
-    ends[first..]
-        .iter()
-        .take_while(move |&&(other, _)| other == slice)
-        .map(|&(_, flow)| flow)
+    ends[first..].iter().take_while(move |&&(other, _)| other == slice).map(|&(_, flow)| flow)
 }
 
 fn annotation(event: &mut Message, key: u64, value: impl FnOnce(&mut Message)) {
@@ -489,26 +417,11 @@ mod tests {
         let name = trace.intern("bake");
         for &(start, end) in spans {
             let (start, duration) = (Picos(start), Picos(end - start));
-            trace.slice(
-                Slice {
-                    track,
-                    start,
-                    duration,
-                    name,
-                    category: name,
-                    source: None,
-                },
-                &[],
-            );
+            trace.slice(Slice { track, start, duration, name, category: name, source: None }, &[]);
         }
         let order: Vec<SliceId> = trace.slices().map(|(id, _)| id).collect();
         let rows = spread(&trace, &order, overlap);
-        (
-            trace,
-            rows.iter()
-                .map(|row| row.iter().map(|id| id.0).collect())
-                .collect(),
-        )
+        (trace, rows.iter().map(|row| row.iter().map(|id| id.0).collect()).collect())
     }
 
     #[test]

@@ -101,21 +101,13 @@ mod tests {
         assert_eq!(message.bytes(), [0x08, 0x96, 0x01]);
         message.clear();
         message.text(2, "testing");
-        assert_eq!(
-            message.bytes(),
-            [0x12, 0x07, b't', b'e', b's', b't', b'i', b'n', b'g']
-        );
+        assert_eq!(message.bytes(), [0x12, 0x07, b't', b'e', b's', b't', b'i', b'n', b'g']);
         message.clear();
         message.message(3, |c| c.uint(1, 150));
         assert_eq!(message.bytes(), [0x1a, 0x03, 0x08, 0x96, 0x01]);
         message.clear();
         message.int(1, -2);
-        assert_eq!(
-            message.bytes(),
-            [
-                0x08, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01
-            ]
-        );
+        assert_eq!(message.bytes(), [0x08, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
     }
 
     #[test]
