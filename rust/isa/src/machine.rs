@@ -38,6 +38,8 @@ pub struct Scratch {
     out: Vec<f32>,
     /// Bytes of a tile that is read and written at once.
     pub bytes: Vec<u8>,
+    /// BF16 codes of inputs that are also written.
+    halves: [Vec<u16>; 2],
     /// Words of an integer instruction.
     pub words: [Vec<u32>; 3],
     /// FP32 values of a whole tile.
@@ -52,6 +54,7 @@ impl Default for Scratch {
             y: vec![0.0; CHUNK],
             out: vec![0.0; CHUNK],
             bytes: Vec::new(),
+            halves: Default::default(),
             words: Default::default(),
             tile: Vec::new(),
         }
@@ -145,6 +148,48 @@ impl Machine<'_> {
         } else {
             VectorOperand::Constant(f32::from_bits(instruction.constants[constant]))
         }
+    }
+
+    /// Runs `compute` on the BF16 codes of dense tiles, without going through FP32 buffers; false if the tiles are not
+    /// all dense BF16 or conversions do not round to nearest. The values are those of [`Machine::stream`].
+    pub fn stream_bf16(
+        &mut self,
+        dst: &Operand,
+        inputs: &[&Operand],
+        compute: impl FnOnce([&[u16]; 2], &mut [u16]),
+    ) -> bool {
+        let dense = |operand: &Operand| {
+            let geometry = self.tables.geometry(operand);
+            let range = geometry.dense().filter(|_| geometry.dtype == trn3_num::Dtype::Bfloat16);
+            range.map(|(start, bytes)| start..start + bytes)
+        };
+        if self.options.cast != Cast::NEAREST {
+            return false;
+        }
+        let Some(range) = dense(dst) else { return false };
+        let mut ranges = [0..0, 0..0];
+        for (slot, input) in ranges.iter_mut().zip(inputs) {
+            let Some(range) = dense(input) else { return false };
+            *slot = range;
+        }
+        for ((codes, input), range) in self.scratch.halves.iter_mut().zip(inputs).zip(&ranges) {
+            if self.memory.slab_of(input.tensor) == self.memory.slab_of(dst.tensor) {
+                codes.clear();
+                codes.extend_from_slice(bytemuck::cast_slice(&self.memory.bytes(input.tensor)[range.clone()]));
+            }
+        }
+        let mut written = self.memory.take(dst.tensor);
+        let mut sources: [&[u16]; 2] = [&[], &[]];
+        for (at, input) in inputs.iter().enumerate() {
+            sources[at] = if self.memory.slab_of(input.tensor) == self.memory.slab_of(dst.tensor) {
+                &self.scratch.halves[at]
+            } else {
+                bytemuck::cast_slice(&self.memory.bytes(input.tensor)[ranges[at].clone()])
+            };
+        }
+        compute(sources, bytemuck::cast_slice_mut(&mut written.as_mut_slice()[range]));
+        self.memory.restore(dst.tensor, written);
+        true
     }
 
     /// Streams tiles of one shape: `compute(first, inputs, out)` gets elements `first..first + out.len()` of each

@@ -66,6 +66,49 @@ fn add_plain(values: &mut [f32], bias: f32) {
     }
 }
 
+/// A BF16 code as FP32.
+#[inline(always)]
+fn widen(code: u16) -> f32 {
+    f32::from_bits(u32::from(code) << 16)
+}
+
+/// FP32 as a BF16 code, to nearest even; a NaN must be the canonical one, which [`Operator::evaluate`] gives.
+#[inline(always)]
+fn narrow(value: f32) -> u16 {
+    let bits = value.to_bits();
+    (bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) >> 16) as u16
+}
+
+#[inline(always)]
+fn binary_bf16_plain(operator: Operator, x: &[u16], y: &[u16], out: &mut [u16]) {
+    macro_rules! run {
+        ($op:expr) => {
+            for ((out, &x), &y) in out.iter_mut().zip(x).zip(y) {
+                *out = narrow($op.evaluate(widen(x), widen(y)));
+            }
+        };
+    }
+    each_operator!(operator, run);
+}
+
+#[inline(always)]
+fn constant_bf16_plain(operator: Operator, x: &[u16], constant: f32, reverse: bool, out: &mut [u16]) {
+    macro_rules! run {
+        ($op:expr) => {
+            if reverse {
+                for (out, &x) in out.iter_mut().zip(x) {
+                    *out = narrow($op.evaluate(constant, widen(x)));
+                }
+            } else {
+                for (out, &x) in out.iter_mut().zip(x) {
+                    *out = narrow($op.evaluate(widen(x), constant));
+                }
+            }
+        };
+    }
+    each_operator!(operator, run);
+}
+
 macro_rules! dispatched {
     ($(#[$doc:meta])* $name:ident, $plain:ident, ($($arg:ident: $ty:ty),*)) => {
         $(#[$doc])*
@@ -101,6 +144,15 @@ dispatched! {
     constant, constant_plain, (operator: Operator, values: &mut [f32], constant: f32, reverse: bool)
 }
 dispatched! {
+    /// `out = bf16(operator(x, y))` on BF16 codes: [`binary`] with the conversions inside.
+    binary_bf16, binary_bf16_plain, (operator: Operator, x: &[u16], y: &[u16], out: &mut [u16])
+}
+dispatched! {
+    /// `out = bf16(operator(x, constant))` on BF16 codes, or with the operands swapped.
+    constant_bf16, constant_bf16_plain,
+    (operator: Operator, x: &[u16], constant: f32, reverse: bool, out: &mut [u16])
+}
+dispatched! {
     /// `values = fl32(values * scale)`.
     scale, scale_plain, (values: &mut [f32], scale: f32)
 }
@@ -112,6 +164,31 @@ dispatched! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bf16_loops_equal_conversion_and_fp32() {
+        let codes: Vec<u16> = (0..=u16::MAX).collect();
+        let other: Vec<u16> = codes.iter().map(|code| code.rotate_left(5) ^ 0x2A31).collect();
+        let wide = |codes: &[u16]| codes.iter().map(|&code| widen(code)).collect::<Vec<f32>>();
+        let narrowed = |values: &[f32]| {
+            let mut bytes = vec![0; 2 * values.len()];
+            trn3_num::encode_slice(trn3_num::Dtype::Bfloat16, values, &mut bytes, trn3_num::Cast::NEAREST);
+            bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect::<Vec<u16>>()
+        };
+        for &operator in Operator::ALL.iter().filter(|op| op.class() == crate::operator::Class::Arithmetic) {
+            let (x, y) = (wide(&codes), wide(&other));
+            let (mut out, mut expected) = (vec![0; codes.len()], vec![0.0; codes.len()]);
+            binary_bf16(operator, &codes, &other, &mut out);
+            binary(operator, &x, &y, &mut expected);
+            assert_eq!(out, narrowed(&expected), "{operator:?}");
+            for reverse in [false, true] {
+                let mut expected = x.clone();
+                constant_bf16(operator, &codes, -1.7, reverse, &mut out);
+                constant(operator, &mut expected, -1.7, reverse);
+                assert_eq!(out, narrowed(&expected), "{operator:?} with a constant");
+            }
+        }
+    }
 
     #[test]
     fn the_wide_loops_equal_one_evaluation_at_a_time() {

@@ -206,6 +206,12 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     }
     let operands = [machine.vector_operand(instruction, 2, 1), machine.vector_operand(instruction, 3, 2)];
     let row = machine.tables.geometry(&data).row_elements();
+    if let (VectorOperand::Constant(value), None) = (&operands[0], op1) {
+        let fast = |[x, _]: [&[u16]; 2], out: &mut [u16]| simd::constant_bf16(op0, x, *value, reverse[0], out);
+        if machine.stream_bf16(&dst, &[&data], fast) {
+            return Ok(());
+        }
+    }
     machine.stream(&dst, &[&data], |first, [x, _], out| {
         out.copy_from_slice(x);
         let apply = |out: &mut [f32], operator, operand: &VectorOperand, reverse| {

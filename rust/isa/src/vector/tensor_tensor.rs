@@ -135,6 +135,10 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
         machine.scratch.words[1] = y;
         return Ok(());
     }
+    let fast = |[x, y]: [&[u16]; 2], out: &mut [u16]| simd::binary_bf16(operator, x, y, out);
+    if machine.stream_bf16(&dst, &[&data1, &data2], fast) {
+        return Ok(());
+    }
     machine.stream(&dst, &[&data1, &data2], |_, [x, y], out| {
         simd::binary(operator, x, y, out);
         Ok(())
