@@ -155,6 +155,7 @@ class Recorder:
         eager: bool = False,
         seed: int = 0,
         stochastic_rounding: bool = False,
+        uninitialized: str = "poison",
     ) -> Recorder: ...
     @property
     def specialised(self) -> bool: ...

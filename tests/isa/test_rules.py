@@ -21,6 +21,7 @@ ELSEWHERE = {
     "argument.unimplemented": "no instruction has such an argument",
     "output.unwritten": "below",
     "uninitialized.output": "below",
+    "uninitialized.read": "../program/test_uninitialized.py",
     "kernel.scope": "below",
     "kernel.argument": "../nki/test_kernel.py",
     "kernel.grid": "../nki/test_kernel.py",

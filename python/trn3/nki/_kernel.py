@@ -47,6 +47,9 @@ class RunOptions:
         Round conversions to narrower floats stochastically (as ``NEURON_RT_STOCHASTIC_ROUNDING_EN`` does).
     nki_version : str
         Version of the language whose behaviour is wanted; ``quantize_mx`` doubled its scale in 0.5.
+    uninitialized : {"poison", "simulator", "stop"}
+        What memory reads as that nothing has written: NaN, and 0 for integers (``poison``) or 4 as in AWS's simulator
+        (``simulator``); with ``stop``, reading it raises `UninitializedReadError` on the line that does.
     eager : bool
         Execute each instruction as it is recorded, for debugging: the same bits, a statement at a time.
     """
@@ -56,6 +59,7 @@ class RunOptions:
     seed: int = 0
     stochastic_rounding: bool = False
     nki_version: str = "0.6"
+    uninitialized: str = "poison"
     eager: bool = False
 
     @property
@@ -374,7 +378,7 @@ class Kernel:
         key: Hashable = None
         try:
             if isinstance(self.func, types.FunctionType):
-                options = (target, self.options.checks, self.options.nki_version, self.grid)
+                options = (target, self.options.checks, self.options.nki_version, self.options.uninitialized, self.grid)
                 key = (options, environment_key(self.func), inputs.key())
                 hash(key)
         except (NotEstablished, TypeError):
@@ -405,6 +409,7 @@ def _record(
         options.eager,
         options.seed,
         options.stochastic_rounding,
+        options.uninitialized,
     )
     session = _session.Session(recorder, target, grid, (0,) * len(grid))
     arrays = [_contiguous(array) for array in inputs.arrays]

@@ -40,6 +40,37 @@ impl Strictness {
     }
 }
 
+/// What memory that nothing has written reads as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Uninitialized {
+    /// NaN; 0 for integers.
+    Poison,
+    /// NaN; 4 for integers, as AWS's simulator has it.
+    Simulator,
+    /// Reading it is an error.
+    Stop,
+}
+
+impl Uninitialized {
+    /// The choice of that name.
+    pub fn from_name(name: &str) -> Option<Uninitialized> {
+        match name {
+            "poison" => Some(Uninitialized::Poison),
+            "simulator" => Some(Uninitialized::Simulator),
+            "stop" => Some(Uninitialized::Stop),
+            _ => None,
+        }
+    }
+
+    /// What integers read as.
+    pub const fn integer(self) -> u32 {
+        match self {
+            Uninitialized::Simulator => 4,
+            Uninitialized::Poison | Uninitialized::Stop => 0,
+        }
+    }
+}
+
 /// Options that change what is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RecordOptions {
@@ -47,11 +78,13 @@ pub struct RecordOptions {
     pub checks: Strictness,
     /// NKI version, minor number: 6 is 0.6.
     pub nki_version: u8,
+    /// What unwritten memory reads as.
+    pub uninitialized: Uninitialized,
 }
 
 impl Default for RecordOptions {
     fn default() -> Self {
-        RecordOptions { checks: Strictness::Lenient, nki_version: 6 }
+        RecordOptions { checks: Strictness::Lenient, nki_version: 6, uninitialized: Uninitialized::Poison }
     }
 }
 

@@ -23,7 +23,7 @@ mod vector;
 
 pub use crate::dma::dma_copy::generation_of;
 pub use arguments::{Argument, Arguments, Parameter, Use};
-pub use context::{Context, Finding, RecordOptions, Strictness};
+pub use context::{Context, Finding, RecordOptions, Strictness, Uninitialized};
 pub use cost::{Cost, Generation, Multiply, Stream, Transfer, Work};
 pub use instruction::{Engine, Instruction, Intern, OPERANDS_MAX, Operand, PatternId};
 pub use machine::{Machine, Registers, Scratch, Tables, ValueOptions};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use trn3_isa::{
     Accumulate, Argument, Arguments, Context, Finding, Instruction, Intern, Opcode, Operand, PatternId, RecordOptions,
-    Strictness, Tables, accumulate_of, set_accumulate,
+    Strictness, Tables, Uninitialized, accumulate_of, set_accumulate,
 };
 use trn3_mem::{Coverage, Fault, Pattern, RANK_MAX, Role, Shape, Space, TensorId, TensorInfo, View, Violation};
 use trn3_num::Dtype;
@@ -32,15 +32,15 @@ pub struct Fill {
 /// What a fill writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FillValue {
-    /// What unwritten memory reads as: NaN, or 0 for integers and types without NaN.
+    /// What unwritten memory reads as: NaN; for integers what the options say; 0 for other types without NaN.
     Poison,
     /// -0, to which any sum can be added without changing a bit.
     NegativeZero,
 }
 
 impl FillValue {
-    /// The bytes of one element.
-    pub fn element(self, dtype: Dtype) -> [u8; 4] {
+    /// The bytes of one element, given what unwritten integers read as.
+    pub fn element(self, dtype: Dtype, integer: u32) -> [u8; 4] {
         let word: u32 = match (self, dtype) {
             (FillValue::NegativeZero, Dtype::Float32) => 0x8000_0000,
             (FillValue::NegativeZero, _) => 0x8000,
@@ -53,6 +53,7 @@ impl FillValue {
             (FillValue::Poison, Dtype::Float8E8m0fnu) => 0xFF,
             (FillValue::Poison, Dtype::Float8E5m2X4) => 0x7E7E_7E7E,
             (FillValue::Poison, Dtype::Float8E4m3fnX4) => 0x7F7F_7F7F,
+            (FillValue::Poison, dtype) if dtype.is_integer() && dtype != Dtype::Bool => integer,
             (FillValue::Poison, _) => 0,
         };
         word.to_le_bytes()
@@ -377,6 +378,9 @@ impl Builder {
         if matches!(opcode, Opcode::NcMatmul | Opcode::NcMatmulMx) {
             self.resolve_accumulation(&mut instruction)?;
         }
+        if self.options.uninitialized == Uninitialized::Stop {
+            self.check_initialized(&instruction)?;
+        }
         self.note_accesses(&instruction);
         self.instructions.push(instruction);
         Ok(())
@@ -450,6 +454,28 @@ impl Builder {
         }
         let bytes = self.tensors[id].bytes();
         self.bytes[id].product.mark(bytes, view.byte_runs());
+        Ok(())
+    }
+
+    /// Refuses an instruction that reads bytes which nothing has written.
+    fn check_initialized(&self, instruction: &Instruction) -> Result<(), Violation> {
+        for operand in instruction.read_operands() {
+            let state = &self.bytes[operand.tensor.index()];
+            if state.written == Coverage::Full || self.scatters(instruction, operand) {
+                continue;
+            }
+            if !state.written.covers(self.view_of(operand).byte_runs()) {
+                return Err(Violation::new(
+                    "uninitialized.read",
+                    self.tensors[operand.tensor.index()].name.clone(),
+                    "is read where nothing has written it",
+                    "uninitialized=\"stop\" was asked for",
+                    "write the tile before it is read (memset, dma_copy)",
+                )
+                .of(Fault::Uninitialized)
+                .in_instruction(instruction.opcode.definition().name));
+            }
+        }
         Ok(())
     }
 

@@ -239,7 +239,7 @@ impl Program {
                 program.outputs.len()
             )));
         }
-        let options = RunOptions { seed, stochastic_rounding, checks };
+        let options = RunOptions { seed, stochastic_rounding, checks, uninitialized: program.options.uninitialized };
         // Memory of an earlier run is taken out of the lock: a second thread that runs the same Program makes its own.
         let kept = self.state().interpreter.take();
         let mut interpreter = match kept {

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyTuple;
 use std::sync::{Arc, Mutex, MutexGuard};
-use trn3_isa::{Opcode, RecordOptions, Strictness};
+use trn3_isa::{Opcode, RecordOptions, Strictness, Uninitialized};
 use trn3_mem::{Bytes, HostBytes, Role, TensorId, View, Violation};
 use trn3_program::{Builder, FillValue, Line, TensorRequest};
 use trn3_spec::Target;
@@ -173,7 +173,7 @@ impl Inner {
                 Role::Internal => {
                     // Later instructions may read what none has written: every tensor starts as poison.
                     let size = info.dtype.size_bytes();
-                    let element = FillValue::Poison.element(info.dtype);
+                    let element = FillValue::Poison.element(info.dtype, builder.options().uninitialized.integer());
                     let bytes = interpreter.memory.bytes_mut(id);
                     bytes.chunks_exact_mut(size).for_each(|chunk| chunk.copy_from_slice(&element[..size]));
                 }
@@ -210,7 +210,8 @@ fn count(item: &Bound<'_, PyAny>) -> PyResult<i64> {
 #[pymethods]
 impl Recorder {
     #[new]
-    #[pyo3(signature = (kernel, table, checks = "lenient", nki_version = 6, eager = false, seed = 0, stochastic_rounding = false))]
+    #[pyo3(signature = (kernel, table, checks = "lenient", nki_version = 6, eager = false, seed = 0, stochastic_rounding = false, uninitialized = "poison"))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         kernel: &str,
         table: &Bound<'_, Table>,
@@ -219,11 +220,15 @@ impl Recorder {
         eager: bool,
         seed: u64,
         stochastic_rounding: bool,
+        uninitialized: &str,
     ) -> PyResult<Recorder> {
         let checks = Strictness::from_name(checks).ok_or_else(|| {
             PyValueError::new_err(format!("checks: '{checks}' is none of lenient, documented, hardware"))
         })?;
-        let options = RecordOptions { checks, nki_version };
+        let uninitialized = Uninitialized::from_name(uninitialized).ok_or_else(|| {
+            PyValueError::new_err(format!("uninitialized: '{uninitialized}' is none of poison, simulator, stop"))
+        })?;
+        let options = RecordOptions { checks, nki_version, uninitialized };
         let builder = Builder::new(kernel, Target::from_table(&table.get().table), options);
         let inner = Inner {
             builder: Some(builder),
@@ -231,7 +236,7 @@ impl Recorder {
             interpreter: None,
             arrays: Vec::new(),
             eager,
-            options: RunOptions { seed, stochastic_rounding, checks },
+            options: RunOptions { seed, stochastic_rounding, checks, uninitialized },
         };
         Ok(Recorder { inner: Mutex::new(inner) })
     }

@@ -103,6 +103,7 @@ impl Interpreter {
         interrupt: Interrupt<'_>,
     ) -> Result<(), RunError> {
         let mut work = 0u64;
+        let integer = self.options.uninitialized.integer();
         let mut machine = Machine {
             memory: &mut self.memory,
             tables,
@@ -112,7 +113,7 @@ impl Interpreter {
         };
         for (at, instruction) in instructions.iter().enumerate().skip(self.executed) {
             while let Some(fill) = fills.get(self.fills_done).filter(|fill| fill.before as usize <= at) {
-                apply(fill, &tables, machine.memory);
+                apply(fill, &tables, machine.memory, integer);
                 self.fills_done += 1;
             }
             machine.options = ValueOptions { cast: self.options.cast(at) };
@@ -134,7 +135,7 @@ impl Interpreter {
             }
         }
         for fill in &fills[self.fills_done..] {
-            apply(fill, &tables, machine.memory);
+            apply(fill, &tables, machine.memory, integer);
         }
         self.fills_done = fills.len();
         Ok(())
@@ -154,9 +155,10 @@ impl Interpreter {
     }
 }
 
-fn apply(fill: &Fill, tables: &Tables<'_>, memory: &mut Memory) {
+/// Writes a fill; `integer` is what unwritten integers read as.
+fn apply(fill: &Fill, tables: &Tables<'_>, memory: &mut Memory, integer: u32) {
     let size = fill.dtype.size_bytes();
-    let element = fill.value.element(fill.dtype);
+    let element = fill.value.element(fill.dtype, integer);
     let bytes = memory.bytes_mut(fill.tensor);
     let mut write = |start: usize, length: usize| {
         bytes[start..start + length].chunks_exact_mut(size).for_each(|chunk| chunk.copy_from_slice(&element[..size]));

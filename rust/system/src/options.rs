@@ -1,6 +1,6 @@
 //! Options of a run.
 
-use trn3_isa::Strictness;
+use trn3_isa::{Strictness, Uninitialized};
 use trn3_num::random::Draws;
 use trn3_num::{Cast, Rounding};
 
@@ -13,11 +13,18 @@ pub struct RunOptions {
     pub stochastic_rounding: bool,
     /// What stops the run.
     pub checks: Strictness,
+    /// What unwritten memory reads as.
+    pub uninitialized: Uninitialized,
 }
 
 impl Default for RunOptions {
     fn default() -> Self {
-        RunOptions { seed: 0, stochastic_rounding: false, checks: Strictness::Lenient }
+        RunOptions {
+            seed: 0,
+            stochastic_rounding: false,
+            checks: Strictness::Lenient,
+            uninitialized: Uninitialized::Poison,
+        }
     }
 }
 
