@@ -29,7 +29,7 @@ lint: $(VENV)/.built
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest trn3._native --allowlist python/trn3/_native.allow
+	$(BIN)/python -m mypy.stubtest trn3._native
 
 format: $(VENV)/.installed
 	cargo fmt --all
