@@ -137,6 +137,13 @@ class Report:
         """HBM bytes over a core's share of the peak HBM bandwidth."""
         return self._utilisation(self.hbm_bytes, self.timeline.hbm_bytes_per_s)
 
+    @property
+    def notes(self) -> list[str]:
+        """What the figures leave out, where it shows."""
+        if self.mbu <= 1:
+            return []
+        return ["MBU is above 100 %: the bandwidth of HBM is not modelled yet, only that of the DMA engines"]
+
     def to_dict(self) -> dict[str, Any]:
         """Return every figure as plain data."""
         return {
@@ -150,6 +157,7 @@ class Report:
             "mfu_array": self.mfu_array,
             "mbu": self.mbu,
             "hbm_bytes": self.hbm_bytes,
+            "notes": self.notes,
             "engines": [asdict(engine) for engine in self.engines],
             "routes": [asdict(route) for route in self.routes],
             "lines": [asdict(line) for line in self.lines],
@@ -183,7 +191,7 @@ class Report:
         for route in self.routes:
             if route.transfers:
                 rows.append(f"{route.name:<12} {route.written_bytes:>14,} bytes in {route.transfers:,} transfers")
-        return "\n".join(rows)
+        return "\n".join([*rows, *self.notes])
 
     def __str__(self) -> str:
         return self.to_text()

@@ -12,6 +12,7 @@ import numpy as np
 
 from trn3 import _native, nki
 from trn3.errors import RuleError
+from trn3.nki._kernel import execute
 from trn3.nki._session import load_table
 from trn3.report import Report
 
@@ -104,7 +105,7 @@ class Chip:
     def __init__(self, target: str = "trn3") -> None:
         self.table = load_table(target)
 
-    def run(self, program: _native.Program, inputs: Sequence[Any], seed: int = 0, checks: str = "lenient") -> Run:
+    def run(self, program: _native.Program, inputs: Sequence[Any], options: nki.RunOptions | None = None) -> Run:
         """Run a recorded Program; the Python source of its kernel is not needed.
 
         Parameters
@@ -112,11 +113,11 @@ class Chip:
         program : Program
             What `nki.record` or `load_program` gave.
         inputs : sequence of array
-            One array for each of ``program.inputs``, of its shape and dtype.
-        seed : int
-            Seed of everything random.
-        checks : str
-            What stops the run, see `nki.RunOptions`.
+            One array for each of ``program.inputs``, of its shape and dtype. Those that the kernel writes are written
+            in place.
+        options : RunOptions, optional
+            ``seed``, ``stochastic_rounding`` and ``checks`` of the run; by default the checks that the Program was
+            recorded with.
 
         Returns
         -------
@@ -126,22 +127,31 @@ class Chip:
         Raises
         ------
         RuleError
-            An input has another shape or dtype than the Program was recorded for [program.input].
+            An input has another shape or dtype than the Program was recorded for [program.input], cannot be written
+            where the kernel does [kernel.input_writable], the Program is for another chip [program.target] or for the
+            inputs of its recording only [program.specialised].
         """
-        lent = []
+        if program.target != self.table.name:
+            raise RuleError(
+                instruction="run",
+                operand=program.kernel,
+                value=f"was recorded for {program.target}",
+                limit=f"this chip is {self.table.name}",
+                fix=f"use Chip('{program.target}'), or record the kernel for this chip",
+                rule="program.target",
+            )
+        options = options or nki.RunOptions(checks=program.checks)
         if len(inputs) != len(program.inputs):
             raise _wrong("inputs", f"{len(inputs)} given", f"the program has {len(program.inputs)}")
-        for (name, shape, dtype), value in zip(program.inputs, inputs, strict=True):
-            array = np.asarray(value)
+        given = [np.asarray(value) for value in inputs]
+        for (name, shape, dtype), array in zip(program.inputs, given, strict=True):
             if array.shape != tuple(shape) or array.dtype != dtype:
                 raise _wrong(name, f"is {array.dtype} {array.shape}", f"recorded for {dtype} {tuple(shape)}")
-            lent.append(np.require(array, requirements=["C", "A"]))
-        outputs = []
-        for (_, shape, dtype), number in zip(program.outputs, program.output_inputs, strict=True):
-            outputs.append(lent[number] if number is not None else np.empty(shape, dtype))
         start = time.perf_counter()
-        findings = program.run(lent, outputs, seed, False, checks)
-        return Run(tuple(outputs), program, findings, self.table, 0.0, time.perf_counter() - start)
+        names = [name for name, _, _ in program.inputs]
+        results, findings = execute(program, given, names, options)
+        elapsed = time.perf_counter() - start
+        return Run(tuple(results), program, [*program.findings, *findings], self.table, 0.0, elapsed)
 
 
 def _wrong(operand: str, value: str, limit: str) -> RuleError:

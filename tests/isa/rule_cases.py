@@ -4,32 +4,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from rule_tiles import E4, E4N, E5, big, double, filled, hbm, mm, mx, psum, quantize, sbuf
 
 from trn3 import errors
 from trn3.nki import isa as nisa
 from trn3.nki import language as nl
-
-X = np.ones((128, 16), np.float32)
-
-
-def sbuf(*shape, dtype=nl.float32):
-    tile = nl.ndarray(shape, dtype)
-    nisa.memset(tile, 0)
-    return tile
-
-
-def psum(*shape, dtype=nl.float32):
-    return nl.ndarray(shape, dtype, buffer=nl.psum)
-
-
-def hbm(*shape, dtype=nl.float32):
-    return nl.ndarray(shape, dtype, buffer=nl.hbm)
-
-
-def filled(*shape):
-    tensor = hbm(*shape)
-    nisa.dma_copy(tensor, sbuf(*shape))
-    return tensor
 
 
 @dataclass
@@ -51,44 +30,6 @@ class Case:
 def case(rule, at, past, operand, instruction=None, **more):
     return Case(rule, at, past, operand, instruction, **more)
 
-
-def mm(m=8, n=8, k=8, s=nl.bfloat16, t=nl.bfloat16, d=nl.float32, shape=None, **more):
-    nisa.nc_matmul(psum(*(shape or (m, n)), dtype=d), sbuf(k, m, dtype=s), sbuf(k, n, dtype=t), **more)
-
-
-def mx(
-    k=32,
-    m=4,
-    n=4,
-    s=nl.float8_e5m2_x4,
-    t=nl.float8_e5m2_x4,
-    rows=None,
-    d=nl.float32,
-    shape=None,
-    scale=nl.uint8,
-    columns=None,
-):
-    rows = rows or (k // 8 if k <= 32 else k)
-    nisa.nc_matmul_mx(
-        psum(*(shape or (m, n)), dtype=d),
-        sbuf(k, m, dtype=s),
-        sbuf(k, n, dtype=t),
-        sbuf(rows, columns or m, dtype=scale),
-        sbuf(rows, n, dtype=nl.uint8),
-    )
-
-
-def quantize(p=32, f=8, src=nl.bfloat16, dst=nl.float8_e5m2_x4, shape=None, scale=(4, 2), scale_dtype=nl.uint8):
-    nisa.quantize_mx(sbuf(*(shape or (p, f // 4)), dtype=dst), sbuf(p, f, dtype=src), sbuf(*scale, dtype=scale_dtype))
-
-
-def big(rows=4, columns=4, key=np.s_[0:1]):
-    """A window on a tile of 128 partitions."""
-    return sbuf(128, columns)[key]
-
-
-double = nisa.matmul_perf_mode.double_row
-E4, E4N, E5 = nl.float8_e4m3, nl.float8_e4m3fn, nl.float8_e5m2
 
 CASES = [
     # nc_matmul
@@ -527,6 +468,13 @@ CASES = [
         lambda: None,
         lambda: nisa.activation(sbuf(4, 4), nl.exp, sbuf(4, 4, dtype=nl.float8_e5m2_x4)),
         "data",
+    ),
+    case(
+        "operand.free_size_max",
+        lambda: nisa.memset(sbuf(1, 1, dtype=nl.uint8).ap([[1, 1], [0, 1 << 18]]), 0),
+        lambda: nisa.memset(sbuf(1, 1, dtype=nl.uint8).ap([[1, 1], [0, 1 << 16], [0, 1 << 16]]), 0),
+        "dst",
+        "memset",
     ),
     case("partition.count_max", lambda: sbuf(128, 4), lambda: nl.ndarray((129, 4), nl.float32), "shape", "ndarray"),
     case(

@@ -491,3 +491,10 @@ def test_absurd_arguments_are_refused_without_harm():
     for shape in ((4.0, 4), "ab", None, 1.5):
         with pytest.raises(TypeError):
             nki.simulate(lambda x: (nl.ndarray(shape, nl.float32), x)[1])(X)  # noqa: B023
+
+
+@pytest.mark.parametrize("option, value", [("seed", -1), ("seed", 1 << 70), ("checks", "foo"), ("nki_version", 0.4)])
+def test_options_are_checked_when_they_are_given(option, value):
+    with pytest.raises(errors.RuleError) as caught:
+        nki.RunOptions(**{option: value})
+    assert caught.value.rule == f"options.{option}"

@@ -86,6 +86,33 @@ def test_other_shapes_dtypes_and_constants_are_recorded(recorded):
 
 
 CHANGES = {
+    "random number": (
+        "state = [2.0]\nnp.random.rand2 = lambda: state[0]\ndef factor(): return np.random.rand2()\n",
+        "state[0] = 5.0",
+    ),
+    "environment variable": (
+        "import os\nos.environ['TRN3_TEST_FACTOR'] = '2'\ndef factor(): return float(os.environ['TRN3_TEST_FACTOR'])\n",
+        "os.environ['TRN3_TEST_FACTOR'] = '5'",
+    ),
+    "import inside": (
+        "import sys, types\nm = types.ModuleType('trn3_test_module')\nm.f = 2.0\nsys.modules['trn3_test_module'] = m\n"
+        "def factor():\n    import trn3_test_module\n    return trn3_test_module.f\n",
+        "m.f = 5.0",
+    ),
+    "globals()": ("G = 2.0\ndef factor(): return globals()['G']\n", "G = 5.0"),
+    "eval": ("G = 2.0\ndef factor(): return eval('G')\n", "G = 5.0"),
+    "int with an attribute": (
+        "class I(int): pass\ni = I(1)\ni.f = 2.0\ndef factor(): return i.f\n",
+        "i.f = 5.0",
+    ),
+    "enumeration with a value that changes": (
+        "import enum\nclass E(enum.Enum):\n    a = 1\nE.a.f = 2.0\ndef factor(): return E.a.f\n",
+        "E.a.f = 5.0",
+    ),
+    "module attribute replaced": (
+        "import math\nold = math.sqrt\nmath.sqrt = lambda x: 2.0\ndef factor(): return math.sqrt(25.0)\n",
+        "math.sqrt = old",
+    ),
     "global": ("G = 2.0\ndef factor(): return G\n", "G = 5.0"),
     "global of a helper's helper": ("G = 2.0\ndef g(): return G\ndef factor(): return g()\n", "G = 5.0"),
     "helper's code": ("def g(): return 2.0\ndef factor(): return g()\n", "def g(): return 5.0"),

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from trn3 import nki
+import trn3
+from trn3 import errors, nki
 from trn3.nki import isa as nisa
 from trn3.nki import language as nl
 
@@ -156,3 +157,20 @@ def test_inputs_are_written_in_every_form_and_layout(eager, look):
         result = nki.simulate(kernel, eager=eager)(array)
         assert result is array
         np.testing.assert_array_equal(array, np.ones((4, 6)))
+
+
+def test_a_specialised_program_is_not_used_again(tmp_path):
+    def kernel(x):
+        tile = nl.load(x)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.multiply(tile, float(tile[0:1, 0:1])))
+        return out
+
+    x = np.full((4, 8), 3.0, np.float32)
+    run = trn3.run(kernel, x)
+    assert run.program.specialised
+    assert (run.result == 9).all()
+    for again in (lambda: trn3.Chip("trn3").run(run.program, [5 * x]), lambda: run.program.save(tmp_path / "p")):
+        with pytest.raises(errors.RuleError) as caught:
+            again()
+        assert caught.value.rule == "program.specialised"

@@ -62,20 +62,36 @@ class RunOptions:
     uninitialized: str = "poison"
     eager: bool = False
 
+    def __post_init__(self) -> None:
+        _check_option("checks", self.checks, ("lenient", "documented", "hardware"))
+        _check_option("uninitialized", self.uninitialized, ("poison", "simulator", "stop"))
+        if not isinstance(self.seed, int) or not 0 <= self.seed < 2**64:
+            raise _wrong_option("seed", self.seed, "an int from 0 to 2**64 - 1")
+        _ = self.nki_minor
+
     @property
     def nki_minor(self) -> int:
         """Minor number of ``nki_version``."""
-        major, _, minor = self.nki_version.partition(".")
-        if major != "0" or not minor.isdigit() or not 1 <= int(minor) <= 6:
-            raise RuleError(
-                instruction="RunOptions",
-                operand="nki_version",
-                value=f"is '{self.nki_version}'",
-                limit="0.1 to 0.6",
-                fix="give the version of the NKI that the kernel was written for",
-                rule="options.nki_version",
-            )
-        return int(minor)
+        versions = {f"0.{minor}": minor for minor in range(1, 7)}
+        if self.nki_version not in versions:
+            raise _wrong_option("nki_version", self.nki_version, "a string from '0.1' to '0.6'")
+        return versions[self.nki_version]
+
+
+def _wrong_option(name: str, value: Any, limit: str) -> RuleError:
+    return RuleError(
+        instruction="RunOptions",
+        operand=name,
+        value=f"is {value!r}",
+        limit=f"must be {limit}",
+        fix="see the documentation of trn3.RunOptions",
+        rule=f"options.{name}",
+    )
+
+
+def _check_option(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise _wrong_option(name, value, f"one of {', '.join(choices)}")
 
 
 def _is_array(value: Any) -> bool:
@@ -378,7 +394,14 @@ class Kernel:
         key: Hashable = None
         try:
             if isinstance(self.func, types.FunctionType):
-                options = (target, self.options.checks, self.options.nki_version, self.options.uninitialized, self.grid)
+                options = (
+                    target,
+                    _session.table_version(target),
+                    self.options.checks,
+                    self.options.nki_version,
+                    self.options.uninitialized,
+                    self.grid,
+                )
                 key = (options, environment_key(self.func), inputs.key())
                 hash(key)
         except (NotEstablished, TypeError):
@@ -412,7 +435,7 @@ def _record(
         options.uninitialized,
     )
     session = _session.Session(recorder, target, grid, (0,) * len(grid))
-    arrays = [_contiguous(array) for array in inputs.arrays]
+    arrays = _lent(inputs.arrays)
     try:
         with _session.recording(session):
             handles = []
@@ -435,22 +458,56 @@ def _contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.require(array, requirements=["C", "A"])
 
 
-def _run(
-    recorded: _Recorded, inputs: _Inputs, options: RunOptions, arrays: list[np.ndarray[Any, Any]] | None
-) -> tuple[Any, list[dict[str, Any]]]:
-    program = recorded.program
-    # What ran while it was recorded has written to the arrays of the recording.
-    lent = [_contiguous(array) for array in inputs.arrays] if arrays is None else arrays
+def _lent(arrays: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    """Return arrays that a run can use in place.
+
+    Arrays that share memory are two tensors on the device, so each but the first becomes a copy: one must not see what
+    is written to the other.
+    """
+    lent: list[np.ndarray[Any, Any]] = []
+    for array in arrays:
+        ready = _contiguous(array)
+        shared = any(np.may_share_memory(ready, other) for other in lent)
+        lent.append(ready.copy() if shared else ready)
+    return lent
+
+
+def execute(
+    program: _native.Program,
+    given: list[np.ndarray[Any, Any]],
+    names: list[str],
+    options: RunOptions,
+    ran: list[np.ndarray[Any, Any]] | None = None,
+) -> tuple[list[np.ndarray[Any, Any]], list[dict[str, Any]]]:
+    """Compute a Program's values.
+
+    Parameters
+    ----------
+    program : Program
+        What was recorded.
+    given : list of ndarray
+        The caller's arrays, one an input; those that the kernel writes are written in place.
+    names : list of str
+        Their names, for messages.
+    options : RunOptions
+        How it runs.
+    ran : list of ndarray, optional
+        The arrays of a recording that was made just now and may have run meanwhile.
+
+    Returns
+    -------
+    results : list of ndarray
+        The outputs; one that is an input is the caller's own array.
+    findings : list of dict
+        What the run found.
+    """
+    lent = _lent(given) if ran is None else ran
     written = program.written_inputs
     for number in written:
-        for other, array in enumerate(lent):
-            if arrays is None and other != number and np.may_share_memory(array, lent[number]):
-                # On the device they are two tensors; here one must not see what is written to the other.
-                lent[other] = array.copy()
-        if not inputs.arrays[number].flags.writeable:
+        if not given[number].flags.writeable:
             raise RuleError(
                 instruction="kernel",
-                operand=inputs.names[number],
+                operand=names[number],
                 value="is a read-only array",
                 limit="the kernel writes this argument",
                 fix="pass a writable copy",
@@ -459,21 +516,25 @@ def _run(
     outputs: list[np.ndarray[Any, Any]] = []
     for (_, shape, dtype), source in zip(program.outputs, program.output_inputs, strict=True):
         outputs.append(lent[source] if source is not None else np.empty(shape, dtype))
-    findings = program.take_recorded_run(outputs) if arrays is not None else None
+    findings = program.take_recorded_run(outputs) if ran is not None else None
     if findings is None:
         findings = program.run(lent, outputs, options.seed, options.stochastic_rounding, options.checks)
     for number in written:
-        if lent[number] is not inputs.arrays[number]:
-            np.copyto(inputs.arrays[number], lent[number])
-    results = [
-        inputs.arrays[number] if number is not None else array
-        for array, number in zip(outputs, program.output_inputs, strict=True)
-    ]
+        if lent[number] is not given[number]:
+            np.copyto(given[number], lent[number])
+    sources = zip(outputs, program.output_inputs, strict=True)
+    return [array if source is None else given[source] for array, source in sources], findings
+
+
+def _run(
+    recorded: _Recorded, inputs: _Inputs, options: RunOptions, ran: list[np.ndarray[Any, Any]] | None
+) -> tuple[Any, list[dict[str, Any]]]:
+    results, findings = execute(recorded.program, inputs.arrays, inputs.names, options, ran)
     notices = [
         {"rule": rule, "message": text, "file": "", "line": 0, "instruction": "kernel"}
         for rule, text in recorded.notices
     ]
-    return _filled(recorded.returned, results), [*notices, *program.findings, *findings]
+    return _filled(recorded.returned, results), [*notices, *recorded.program.findings, *findings]
 
 
 def jit(func: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -93,10 +93,23 @@ def _table() -> _native.Table:
     return load_table(session.target if session else default_target()[0])
 
 
-@functools.lru_cache(maxsize=16)
 def load_table(target: str) -> _native.Table:
-    """Return the hardware table of that name or path."""
+    """Return the hardware table of that name or path; a file that has changed is read again."""
+    return _loaded(target, table_version(target))
+
+
+@functools.lru_cache(maxsize=16)
+def _loaded(target: str, version: tuple[int, int]) -> _native.Table:
     return _native.Table.load(target)
+
+
+def table_version(target: str) -> tuple[int, int]:
+    """Return what changes when the file of a table does; zeros for tables of ours."""
+    try:
+        state = os.stat(target)
+    except OSError:
+        return (0, 0)
+    return (state.st_mtime_ns, state.st_size)
 
 
 def resolve_target(name: str) -> tuple[str, str | None]:

@@ -177,6 +177,12 @@ impl Context<'_> {
             let value = format!("has {} free dimensions", view.dims.len() - 1);
             return Err(broken(&rules::FREE_DIMS_MAX, name, value, "limit 4"));
         }
+        let core = &self.target.core;
+        let limit = if view.space == Space::Psum { core.psum.partition_bytes() } else { core.sbuf.partition_bytes };
+        if view.free_size() > limit {
+            let value = format!("has {} elements a partition", view.free_size());
+            return Err(broken(&rules::FREE_SIZE_MAX, name, value, format!("limit {limit} in {}", view.space.name())));
+        }
         let start = view.partition_start();
         let allowed = match partitions {
             0..=32 => start.is_multiple_of(32),

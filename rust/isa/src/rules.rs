@@ -62,6 +62,13 @@ pub const FREE_DIMS_MAX: Rule = Rule {
     source: "nki/guides/architecture/trainium_inferentia2_arch.rst",
     fix: "merge dimensions or split the instruction",
 };
+/// Elements of an operand.
+pub const FREE_SIZE_MAX: Rule = Rule {
+    id: "operand.free_size_max",
+    text: "an operand has at most as many elements in a partition as the partition has bytes",
+    source: "nki/api/nki/isa/__init__.py (per-partition size at most the SBUF or PSUM partition)",
+    fix: "split the instruction along its free dimensions",
+};
 /// Equal shapes.
 pub const SHAPE_MATCH: Rule = Rule {
     id: "operand.shape_match",
@@ -114,6 +121,7 @@ pub const SHARED: &[Rule] = &[
     PARTITIONS_MAX,
     PARTITION_START,
     FREE_DIMS_MAX,
+    FREE_SIZE_MAX,
     SHAPE_MATCH,
     VECTOR_OPERAND,
     OPERATOR,

@@ -86,7 +86,7 @@ impl View {
 
     /// Elements in view.
     pub fn elements(&self) -> u64 {
-        self.dims.iter().map(|dim| u64::from(dim.count)).product()
+        self.dims.iter().fold(1, |product: u64, dim| product.saturating_mul(u64::from(dim.count)))
     }
 
     /// Partitions in view; on chip, dimension 0.
@@ -96,7 +96,7 @@ impl View {
 
     /// Elements of each partition in view.
     pub fn free_size(&self) -> u64 {
-        self.dims[1..].iter().map(|dim| u64::from(dim.count)).product()
+        self.dims[1..].iter().fold(1, |product: u64, dim| product.saturating_mul(u64::from(dim.count)))
     }
 
     /// First partition, on chip.
@@ -601,7 +601,10 @@ fn merge(dims: &[Dim]) -> Dims {
     let mut merged = Dims::new();
     for &dim in dims.iter().filter(|dim| dim.count != 1) {
         match merged.last_mut() {
-            Some(outer) if outer.stride == dim.stride * i64::from(dim.count) => {
+            Some(outer)
+                if outer.stride == dim.stride * i64::from(dim.count)
+                    && outer.count.checked_mul(dim.count).is_some() =>
+            {
                 *outer = Dim { stride: dim.stride, count: outer.count * dim.count };
             }
             _ => merged.push(dim),

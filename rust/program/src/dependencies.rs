@@ -60,43 +60,47 @@ impl Area {
             && other.bytes.1 <= self.bytes.1
     }
 
-    /// The area that an operand touches, and whether it touches all of it.
+    /// The area that an operand touches, and whether it touches all of it. Everything is counted in bytes, so that
+    /// views of different data types can be held against each other.
     fn of(operand: &Operand, tables: &Tables<'_>) -> (Area, bool) {
-        let info = tables.tensor(operand);
+        let row = row_bytes(tables.tensor(operand));
         let pattern = tables.pattern(operand);
         let size = pattern.dtype.size_bytes() as u64;
-        let row = if info.space.is_on_chip() {
-            info.partition_bytes() / size
-        } else {
-            u64::from(*info.shape.last().expect("tensors have a dimension")) * info.dtype.size_bytes() as u64 / size
-        }
-        .max(1);
-        let (mut rows, mut columns, mut elements) = (0u64, 0u64, 1u64);
+        let (mut rows, mut reach, mut bytes) = (0u64, 0u64, size);
         let mut exact = true;
-        let mut offset = operand.offset as u64;
+        let mut offset = operand.offset as u64 * size;
         for dim in pattern.dims.iter().filter(|dim| dim.count > 1) {
-            let reach = dim.stride.unsigned_abs() * (u64::from(dim.count) - 1);
-            elements *= u64::from(dim.count);
+            let stride = dim.stride.unsigned_abs() * size;
+            let distance = stride * (u64::from(dim.count) - 1);
+            bytes = bytes.saturating_mul(u64::from(dim.count));
             if dim.stride < 0 {
                 // The area is counted from the lowest element, which a negative stride reaches last.
-                offset -= reach;
+                offset -= distance;
             }
-            if dim.stride.unsigned_abs().is_multiple_of(row) {
-                rows += reach / row;
+            if stride.is_multiple_of(row) {
+                rows += distance / row;
             } else {
-                columns += reach;
+                reach += distance;
             }
             exact &= dim.stride > 0;
         }
-        let (first_row, first_column) = (offset / row, offset % row);
-        let columns_end = first_column + columns + 1;
-        if columns_end > row {
-            let last_row = (offset + rows * row + columns) / row;
-            return (Area { rows: (first_row, last_row + 1), bytes: (0, row * size) }, false);
+        let (first_row, first) = (offset / row, offset % row);
+        let end = first + reach + size;
+        if end > row {
+            let last_row = (offset + rows * row + reach + size - 1) / row;
+            return (Area { rows: (first_row, last_row + 1), bytes: (0, row) }, false);
         }
-        let area = Area { rows: (first_row, first_row + rows + 1), bytes: (first_column * size, columns_end * size) };
-        (area, exact && elements == (rows + 1) * (columns + 1))
+        let area = Area { rows: (first_row, first_row + rows + 1), bytes: (first, end) };
+        (area, exact && bytes == (rows + 1) * (reach + size))
     }
+}
+
+/// Bytes of a partition, or of the last dimension of an HBM tensor.
+fn row_bytes(info: &TensorInfo) -> u64 {
+    if info.space.is_on_chip() {
+        return info.partition_bytes().max(1);
+    }
+    u64::from(*info.shape.last().expect("tensors have a dimension")) * info.dtype.size_bytes() as u64
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -109,34 +113,78 @@ struct Access {
 }
 
 /// Accesses to one tensor that later ones may have to wait for.
+///
+/// They are kept by block, a strip of rows or (in tensors of few rows) of columns, so that a tensor which is read or
+/// written in many small pieces does not hold each piece against all others. An access that touches many blocks is in
+/// none of them.
 #[derive(Debug, Clone, Default)]
 struct History {
-    accesses: Vec<Access>,
+    wide: Vec<Access>,
+    blocks: BTreeMap<u64, Vec<Access>>,
+}
+
+/// Rows of a block.
+const BLOCK_ROWS: u64 = 64;
+/// Blocks that a tensor of few rows is cut into.
+const COLUMN_BLOCKS: u64 = 256;
+/// Blocks that an access may touch and still be kept in them.
+const BLOCKS_MAX: u64 = 4;
+
+/// The blocks of a tensor that an area touches, first and last.
+fn blocks_of(area: &Area, info: &TensorInfo) -> (u64, u64) {
+    let row = row_bytes(info);
+    if info.bytes() / row > BLOCK_ROWS {
+        return (area.rows.0 / BLOCK_ROWS, (area.rows.1 - 1) / BLOCK_ROWS);
+    }
+    let unit = (row / COLUMN_BLOCKS).max(1);
+    (area.bytes.0 / unit, (area.bytes.1 - 1) / unit)
 }
 
 impl History {
-    fn record(&mut self, access: Access, whole: bool, producers: &mut Vec<(Option<Engine>, u32)>) {
-        self.accesses.retain(|earlier| {
-            if earlier.instruction == access.instruction {
-                return true;
+    fn record(&mut self, access: Access, whole: bool, info: &TensorInfo, producers: &mut Vec<(Option<Engine>, u32)>) {
+        let (first, last) = blocks_of(&access.area, info);
+        meet(&mut self.wide, &access, whole, producers);
+        if last - first >= BLOCKS_MAX {
+            for accesses in self.blocks.range_mut(first..=last).map(|(_, accesses)| accesses) {
+                meet(accesses, &access, whole, producers);
             }
-            let conflict = (access.writes || earlier.writes) && earlier.area.meets(&access.area);
-            // A compute engine takes its own reads and writes in order; only reading what it has just written waits,
-            // and not even that on TensorE, whose results meet in PSUM in order.
-            let same = access.engine.is_some() && access.engine == earlier.engine;
-            let in_order = same && (access.writes || access.engine == Some(Engine::Tensor));
-            if conflict && !in_order {
-                producers.push((earlier.engine, earlier.instruction));
-            }
-            let replaced = access.writes && whole && access.area.contains(&earlier.area);
-            let repeated = earlier.writes == access.writes
-                && earlier.engine == access.engine
-                && access.engine.is_some()
-                && earlier.area == access.area;
-            !replaced && !repeated
-        });
-        self.accesses.push(access);
+            self.blocks.retain(|_, accesses| !accesses.is_empty());
+            self.wide.push(access);
+            return;
+        }
+        for block in first..=last {
+            let accesses = self.blocks.entry(block).or_default();
+            meet(accesses, &access, whole, producers);
+            accesses.push(access);
+        }
     }
+
+    fn all(&self) -> impl Iterator<Item = &Access> {
+        self.wide.iter().chain(self.blocks.values().flatten())
+    }
+}
+
+/// Holds an access against earlier ones: notes those it must wait for, and drops those that nobody else need know.
+fn meet(earlier: &mut Vec<Access>, access: &Access, whole: bool, producers: &mut Vec<(Option<Engine>, u32)>) {
+    earlier.retain(|earlier| {
+        if earlier.instruction == access.instruction {
+            return true;
+        }
+        let conflict = (access.writes || earlier.writes) && earlier.area.meets(&access.area);
+        // A compute engine takes its own reads and writes in order; only reading what it has just written waits,
+        // and not even that on TensorE, whose results meet in PSUM in order.
+        let same = access.engine.is_some() && access.engine == earlier.engine;
+        let in_order = same && (access.writes || access.engine == Some(Engine::Tensor));
+        if conflict && !in_order {
+            producers.push((earlier.engine, earlier.instruction));
+        }
+        let replaced = access.writes && whole && access.area.contains(&earlier.area);
+        let repeated = earlier.writes == access.writes
+            && earlier.engine == access.engine
+            && access.engine.is_some()
+            && earlier.area == access.area;
+        !replaced && !repeated
+    });
 }
 
 /// Who held which bytes of a memory last.
@@ -192,7 +240,7 @@ pub(crate) fn derive(
             for (writes, mask) in [(false, instruction.reads), (true, instruction.writes)] {
                 if mask >> slot & 1 == 1 {
                     let access = Access { instruction: at as u32, engine, area, writes };
-                    histories[id].record(access, whole, &mut producers);
+                    histories[id].record(access, whole, info, &mut producers);
                 }
             }
         }
@@ -212,7 +260,7 @@ fn inherit(id: usize, info: &TensorInfo, places: &[Place], owners: &mut [Owners;
     let mut inherited = Vec::new();
     for before in memory.take(start, end, id) {
         if before != id {
-            inherited.extend(histories[before].accesses.iter().map(|access| Access { area, ..*access }));
+            inherited.extend(histories[before].all().map(|access| Access { area, ..*access }));
         }
     }
     inherited.sort_by_key(|access| access.instruction);
@@ -221,7 +269,7 @@ fn inherit(id: usize, info: &TensorInfo, places: &[Place], owners: &mut [Owners;
     for access in &mut inherited {
         access.writes = true;
     }
-    histories[id].accesses = inherited;
+    histories[id] = History { wide: inherited, blocks: BTreeMap::new() };
 }
 
 /// Ascending, each once, and of each compute engine only the last.

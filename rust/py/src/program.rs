@@ -53,6 +53,22 @@ impl Program {
         Program { program, state: Mutex::new(State { interpreter: None, ran }) }
     }
 
+    /// A Program that depends on the values it was recorded with is not used again.
+    fn refuse_specialised(&self, py: Python<'_>, call: &'static str) -> PyResult<()> {
+        if !self.program.specialised {
+            return Ok(());
+        }
+        let violation = trn3_mem::Violation::new(
+            "program.specialised",
+            self.program.kernel.clone(),
+            "was recorded with values of the device that Python read",
+            "it holds for those inputs only",
+            "call the kernel again, or record it without reading device values",
+        )
+        .in_instruction(call);
+        Err(errors::violation(py, &violation, None))
+    }
+
     /// The state; never held while Python code may run.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -239,6 +255,7 @@ impl Program {
                 program.outputs.len()
             )));
         }
+        self.refuse_specialised(py, "run")?;
         let options = RunOptions { seed, stochastic_rounding, checks, uninitialized: program.options.uninitialized };
         // Memory of an earlier run is taken out of the lock: a second thread that runs the same Program makes its own.
         let kept = self.state().interpreter.take();
@@ -306,6 +323,7 @@ impl Program {
 
     /// Writes the Program to a file.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.refuse_specialised(py, "save")?;
         self.program.save(&path).map_err(|error| errors::file(py, &error))
     }
 

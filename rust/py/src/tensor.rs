@@ -54,6 +54,10 @@ fn range(slice: &Bound<'_, PySlice>) -> PyResult<Index> {
     if unsafe { ffi::PySlice_Unpack(slice.as_ptr(), &mut start, &mut stop, &mut step) } < 0 {
         return Err(PyErr::fetch(slice.py()));
     }
+    if step < 0 {
+        // Python's own defaults for a reversed slice would only confuse the message.
+        return Ok(Index::Range { start: None, stop: None, step: Some(step as i64) });
+    }
     let stop = (stop != ffi::PY_SSIZE_T_MAX).then_some(stop as i64);
     Ok(Index::Range { start: Some(start as i64), stop, step: Some(step as i64) })
 }

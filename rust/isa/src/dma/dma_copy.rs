@@ -230,18 +230,24 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     let mut values = vec![0f32; row];
     let cast = machine.options.cast;
     let (from, to) = (machine.tables.pattern(&src).dtype, machine.tables.pattern(&dst).dtype);
+    let elements = (tensor.bytes() / geometry.dtype.size_bytes() as u64) as i64;
+    // Lowest and highest element of a row of the pattern, from its start.
+    let ends = geometry.dims[1..].iter().map(|dim| dim.stride * (i64::from(dim.count) - 1));
+    let (low, high) = ends.fold((0, 0), |(low, high), end| (low + end.min(0), high + end.max(0)));
     for (position, &at) in rows.iter().enumerate() {
-        if at >= limit {
+        let start = geometry.offset + stride * i64::from(at);
+        if at >= limit || start + low < 0 || start + high >= elements {
             if instruction.flags & SKIP != 0 {
                 continue;
             }
             let operand = if gathers { "src" } else { "dst" };
             let value = format!("index {} is {}", position, at as i32);
-            return Err(broken(&INDEX_BOUNDS, operand, value, format!("the tensor has {limit} rows")));
+            let reach = format!("the tensor has {limit} rows, {elements} elements; the row starts at element {start}");
+            return Err(broken(&INDEX_BOUNDS, operand, value, reach));
         }
         let mut one = Geometry { dims: geometry.dims[1..].into(), ..geometry.clone() };
         one.dims.insert(0, Dim { stride, count: 1 });
-        one.offset = geometry.offset + stride * i64::from(at);
+        one.offset = start;
         let (read, write) = if gathers { (&one, &other) } else { (&other, &one) };
         let (read_first, write_first) = if gathers { (0, position * row) } else { (position * row, 0) };
         let source = trn3_mem::Tile { bytes: machine.memory.bytes(src.tensor), geometry: read.clone() };
