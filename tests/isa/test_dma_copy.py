@@ -186,3 +186,32 @@ def test_queues_and_descriptors():
     simulated, got = simulation(body, np.zeros_like(x), x, spaces="sh")
     np.testing.assert_array_equal(got[0], x)
     assert simulated.findings == []
+
+
+def gathered(rows, out_of_bounds=None):
+    def kernel(x, ids):
+        index = nl.load(ids)
+        tile = nl.ndarray((8, 16), nl.float32)
+        nisa.memset(tile, 0.0)
+        view = x[4:20].ap([[16, 8], [1, 16]], vector_offset=index)
+        nisa.dma_copy(tile, view, oob_mode=out_of_bounds or nisa.oob_mode.error)
+        out = nl.ndarray((8, 16), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, tile)
+        return out
+
+    x = np.arange(320, dtype=np.float32).reshape(20, 16)
+    return nki.simulate(kernel)(x, np.asarray(rows, np.int32).reshape(8, 1)), x
+
+
+def test_rows_by_index_count_from_the_start_of_the_view():
+    got, x = gathered(range(8, 16))
+    np.testing.assert_array_equal(got, x[12:20])
+
+
+def test_a_row_past_the_tensor_is_refused_or_skipped_from_a_view_too():
+    with pytest.raises(errors.RuleError) as caught:
+        gathered([0, 1, 2, 3, 4, 5, 6, 16])
+    assert caught.value.rule == "dma_copy.index_bounds"
+    got, x = gathered([0, 1, 2, 3, 4, 5, 6, 16], nisa.oob_mode.skip)
+    np.testing.assert_array_equal(got[:7], x[4:11])
+    np.testing.assert_array_equal(got[7], 0)

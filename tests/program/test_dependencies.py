@@ -336,3 +336,36 @@ def test_every_conflict_through_bytes_is_ordered(given_program):
         if engine != "dma":
             last[engine] = at
             history.setdefault(engine, []).append(at)
+
+
+def test_views_of_other_data_types_meet_in_bytes():
+    def kernel(x):
+        rows = nl.ndarray((4, 6), nl.uint8, buffer=nl.hbm)
+        tile = nl.ndarray((4, 6), nl.uint8)
+        nisa.memset(tile, 1)
+        for row in range(4):
+            nisa.dma_copy(rows[row : row + 1], tile[0:1])
+        word = nl.ndarray((1, 1), nl.float32)
+        nisa.dma_copy(word, rows.reshape((24,)).view(nl.float32)[5:6])
+        out = nl.ndarray((1, 1), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, word)
+        return out
+
+    program = nki.record(kernel, np.ones((1, 1), np.float32))
+    # Bytes 20 to 23 were written by the last row, instruction 4.
+    assert program.producers(5) == [4]
+
+
+def test_many_small_pieces_wait_for_their_own_only():
+    def kernel(x):
+        out = nl.ndarray((600, 4), nl.float32, buffer=nl.shared_hbm)
+        for row in range(600):
+            nisa.dma_copy(out[row : row + 1], nl.load(x[row : row + 1]))
+        back = nl.ndarray((1, 4), nl.float32)
+        nisa.dma_copy(back, out[333:334])
+        nisa.dma_copy(out[0:1], back)
+        return out
+
+    program = nki.record(kernel, np.ones((600, 4), np.float32))
+    assert program.producers(1200) == [2 * 333 + 1]
+    assert set(program.producers(1201)) == {1, 1200}

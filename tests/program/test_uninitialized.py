@@ -62,3 +62,68 @@ def test_the_choice_is_part_of_what_a_recording_is_kept_for():
     first = made(X)
     second = made.with_options(uninitialized="simulator")(X)
     assert (first[0, 7], second[0, 7]) == (0, 4)
+
+
+def rules_of(kernel, *arrays, **options):
+    simulated = nki.simulate(kernel, **options)
+    simulated(*arrays)
+    return [finding["rule"] for finding in simulated.findings]
+
+
+def to_float(dtype, step):
+    def kernel(x):
+        tile = nl.ndarray((4, 8), dtype)
+        nisa.memset(tile[:, 0:4], 1)
+        result = nl.ndarray((4, 8), nl.float32)
+        step(result, tile)
+        out = nl.ndarray((4, 8), nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, result)
+        return out
+
+    return kernel
+
+
+HIDDEN = {
+    "integers": to_float(nl.int32, lambda result, tile: nisa.tensor_copy(result, tile)),
+    "a comparison": to_float(nl.float32, lambda result, tile: nisa.tensor_scalar(result, tile, nl.less, 3.0)),
+}
+
+
+@pytest.mark.parametrize("checks", ["lenient", "documented"])
+@pytest.mark.parametrize("what", sorted(HIDDEN))
+def test_unwritten_data_that_leaves_no_nan_is_still_a_finding(what, checks):
+    assert rules_of(HIDDEN[what], X, checks=checks) == ["uninitialized.output"]
+
+
+@pytest.mark.parametrize("dtype", [nl.int32, nl.float32])
+def test_what_is_overwritten_in_pieces_is_known_again(dtype):
+    def kernel(x):
+        unwritten = nl.ndarray((4, 8), dtype)
+        nisa.memset(unwritten[0:1, 0:1], 1)
+        tile = nl.ndarray((4, 8), dtype)
+        nisa.tensor_copy(tile, unwritten)
+        nisa.memset(tile[:, 0:4], 2)
+        nisa.memset(tile[:, 4:8], 3)
+        out = nl.ndarray((4, 8), dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, tile)
+        return out
+
+    assert rules_of(kernel, X, checks="documented") == []
+    assert rules_of(kernel, X) == []
+
+
+@pytest.mark.parametrize("choice", ["poison", "stop"])
+def test_scale_rows_that_no_group_uses_need_not_be_written(choice):
+    def kernel(x):
+        source = nl.load(x)
+        words = nl.ndarray((64, 4), nl.float8_e4m3fn_x4)
+        scale = nl.ndarray((64, 4), nl.uint8)
+        nisa.quantize_mx(words, source, scale)
+        acc = nl.ndarray((4, 4), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul_mx(acc, words, words, scale, scale)
+        out = nl.ndarray((4, 4), nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, acc)
+        return out
+
+    x = np.ones((64, 16), np.float32).astype(nl.bfloat16)
+    assert rules_of(kernel, x, checks="documented", uninitialized=choice) == []

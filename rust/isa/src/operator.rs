@@ -105,6 +105,22 @@ pub fn same_bits(a: Dtype, b: Dtype) -> bool {
 }
 
 impl Operator {
+    /// Whether the result is 1 or 0, whatever the values.
+    pub const fn gives_truth(self) -> bool {
+        matches!(
+            self,
+            Operator::Equal
+                | Operator::NotEqual
+                | Operator::GreaterEqual
+                | Operator::Greater
+                | Operator::LessEqual
+                | Operator::Less
+                | Operator::LogicalAnd
+                | Operator::LogicalOr
+                | Operator::LogicalXor
+        )
+    }
+
     /// The operator of that name.
     pub fn from_name(name: &str) -> Option<Operator> {
         let name = match name {

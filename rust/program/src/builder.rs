@@ -1,9 +1,12 @@
 //! The recorder: takes instructions one at a time and knows what they have written.
 
+mod unwritten;
+
+use self::unwritten::Bytes;
 use crate::dependencies;
 use crate::liveness;
 use crate::placement;
-use crate::program::{Line, Program, StoredFinding, Taint};
+use crate::program::{Line, Program, StoredFinding};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use trn3_isa::{
@@ -94,16 +97,6 @@ impl Intern for Patterns {
         self.numbers.insert(pattern, number);
         number
     }
-}
-
-/// What is known of a tensor's bytes while recording.
-#[derive(Debug, Clone)]
-struct Bytes {
-    written: Coverage,
-    /// Written by a matrix product (PSUM only).
-    product: Coverage,
-    taint: Option<Taint>,
-    poisoned: bool,
 }
 
 /// Records a kernel.
@@ -226,6 +219,7 @@ impl Builder {
             written: if filled { Coverage::Full } else { Coverage::Empty },
             product: Coverage::Empty,
             taint: None,
+            cleaned: Coverage::Empty,
             poisoned: false,
         });
         let view = info.view(id);
@@ -455,120 +449,6 @@ impl Builder {
         let bytes = self.tensors[id].bytes();
         self.bytes[id].product.mark(bytes, view.byte_runs());
         Ok(())
-    }
-
-    /// Refuses an instruction that reads bytes which nothing has written.
-    fn check_initialized(&self, instruction: &Instruction) -> Result<(), Violation> {
-        for operand in instruction.read_operands() {
-            let state = &self.bytes[operand.tensor.index()];
-            if state.written == Coverage::Full || self.scatters(instruction, operand) {
-                continue;
-            }
-            if !state.written.covers(self.view_of(operand).byte_runs()) {
-                return Err(Violation::new(
-                    "uninitialized.read",
-                    self.tensors[operand.tensor.index()].name.clone(),
-                    "is read where nothing has written it",
-                    "uninitialized=\"stop\" was asked for",
-                    "write the tile before it is read (memset, dma_copy)",
-                )
-                .of(Fault::Uninitialized)
-                .in_instruction(instruction.opcode.definition().name));
-            }
-        }
-        Ok(())
-    }
-
-    /// Follows what is written, and what bytes that nothing wrote may reach.
-    fn note_accesses(&mut self, instruction: &Instruction) {
-        let mut taint: Option<Taint> = None;
-        for operand in instruction.read_operands() {
-            let id = operand.tensor.index();
-            if self.bytes[id].written == Coverage::Full || self.scatters(instruction, operand) {
-                taint = taint.or(self.bytes[id].taint);
-                continue;
-            }
-            let view = self.view_of(operand);
-            // Rows named by an index are not known while recording.
-            let by_index = instruction.opcode == Opcode::DmaCopy
-                && instruction.operands[2].is_some()
-                && *operand == instruction.operands[1];
-            if by_index {
-                self.poison(operand.tensor);
-                taint = taint.or(self.taint_by_index(instruction, operand));
-            } else if !self.bytes[id].written.covers(view.byte_runs()) {
-                taint = taint.or(Some(Taint { tensor: operand.tensor, line: instruction.line }));
-                self.poison(operand.tensor);
-            }
-            taint = taint.or(self.bytes[id].taint);
-        }
-        for operand in instruction.written_operands() {
-            let id = operand.tensor.index();
-            let whole_before = self.bytes[id].written == Coverage::Full && self.bytes[id].taint.is_none();
-            let bytes = self.tensors[id].bytes();
-            if whole_before && taint.is_none() {
-                continue;
-            }
-            if self.scatters(instruction, operand) {
-                // Which rows are written is not known while recording: the others are told apart by their poison.
-                if self.bytes[id].written != Coverage::Full {
-                    self.poison(operand.tensor);
-                    let here = self.taint_by_index(instruction, operand);
-                    self.bytes[id].taint = self.bytes[id].taint.or(here);
-                    self.bytes[id].written = Coverage::Full;
-                }
-                self.bytes[id].taint = self.bytes[id].taint.or(taint);
-                continue;
-            }
-            let view = self.view_of(operand);
-            let mut here = Coverage::Empty;
-            here.mark(bytes, view.byte_runs().take(1));
-            if here == Coverage::Full {
-                self.bytes[id].taint = taint;
-                self.bytes[id].written = Coverage::Full;
-                continue;
-            }
-            self.bytes[id].taint = self.bytes[id].taint.or(taint);
-            if instruction.opcode == Opcode::QuantizeMx && *operand == instruction.operands[2] {
-                // Only four rows of each quadrant of a large scale tile are written.
-                let rows = view.partitions().min(instruction.constants[0]);
-                let row_bytes = view.partition_elements as u64 * view.dtype.size_bytes() as u64;
-                let partitions = instruction.constants[0];
-                for row in (0..rows).filter(|row| partitions <= 32 || row % 32 < 4) {
-                    let mut one = view.clone();
-                    one.dims[0].count = 1;
-                    one.offset += i64::from(row) * view.dims[0].stride;
-                    debug_assert!(row_bytes > 0);
-                    self.bytes[id].written.mark(bytes, one.byte_runs());
-                }
-                continue;
-            }
-            self.bytes[id].written.mark(bytes, view.byte_runs());
-        }
-    }
-
-    /// Whether an operand is written at rows that an index names.
-    fn scatters(&self, instruction: &Instruction, operand: &Operand) -> bool {
-        instruction.opcode == Opcode::DmaCopy && instruction.reads & 1 == 1 && *operand == instruction.operands[0]
-    }
-
-    /// What an access by index to a tensor that is not written in full may bring. Only floats can tell afterwards.
-    fn taint_by_index(&self, instruction: &Instruction, operand: &Operand) -> Option<Taint> {
-        let is_float = self.tensors[operand.tensor.index()].dtype.is_float();
-        is_float.then_some(Taint { tensor: operand.tensor, line: instruction.line })
-    }
-
-    /// Makes a tensor start as what unwritten memory reads as.
-    fn poison(&mut self, tensor: TensorId) {
-        let state = &mut self.bytes[tensor.index()];
-        if !state.poisoned {
-            state.poisoned = true;
-            let uses = |instruction: &Instruction| instruction.operands.iter().any(|operand| operand.tensor == tensor);
-            let first = self.instructions.iter().position(uses).unwrap_or(self.instructions.len());
-            let dtype = self.tensors[tensor.index()].dtype;
-            let before = first as u32;
-            self.fills.push(Fill { before, tensor, value: FillValue::Poison, dtype, runs: Vec::new() });
-        }
     }
 
     /// Ends the recording.

@@ -68,6 +68,18 @@ pub struct Taint {
     pub tensor: TensorId,
     /// The line that read it.
     pub line: u32,
+    /// Whether what was read is still NaN in the output, if it came there: not after a comparison, or through integers.
+    pub shows_as_nan: bool,
+}
+
+impl Taint {
+    /// Both of two ways in which unwritten bytes may have come: the first is named, neither is forgotten.
+    pub(crate) fn joined(one: Option<Taint>, other: Option<Taint>) -> Option<Taint> {
+        match (one, other) {
+            (Some(one), Some(other)) => Some(Taint { shows_as_nan: one.shows_as_nan && other.shows_as_nan, ..one }),
+            (one, other) => one.or(other),
+        }
+    }
 }
 
 /// A recorded kernel: what runs, where its tensors are, what waits for what. Immutable.

@@ -1,0 +1,201 @@
+//! What the recorder knows of bytes that nothing has written: who reads them, and what they may reach.
+//!
+//! Everything is decided while recording and costs a run nothing. A *taint* says that unwritten bytes may have come into
+//! a tensor, and from which line; it is kept for the tensor as a whole, until known values have overwritten all of it.
+
+use super::{Builder, Fill, FillValue};
+use crate::program::Taint;
+use trn3_isa::{Instruction, Opcode, Operand, Operator};
+use trn3_mem::{Coverage, Fault, TensorId, View, Violation};
+use trn3_num::Dtype;
+
+/// What is known of a tensor's bytes while recording.
+#[derive(Debug, Clone)]
+pub(super) struct Bytes {
+    pub(super) written: Coverage,
+    /// Written by a matrix product (PSUM only).
+    pub(super) product: Coverage,
+    pub(super) taint: Option<Taint>,
+    /// What has been overwritten with known values since the taint came.
+    pub(super) cleaned: Coverage,
+    pub(super) poisoned: bool,
+}
+
+impl Bytes {
+    /// Notes that unwritten bytes may have come in.
+    fn soil(&mut self, taint: Option<Taint>) {
+        if taint.is_some() {
+            self.taint = Taint::joined(self.taint, taint);
+            self.cleaned = Coverage::Empty;
+        }
+    }
+}
+
+/// Whether a data type has a NaN, which unwritten memory then reads as.
+fn holds_nan(dtype: Dtype) -> bool {
+    (dtype.is_float() || dtype.is_packed())
+        && !matches!(dtype, Dtype::Float4E2m1fn | Dtype::Float4E2m1fnX4 | Dtype::Float6E2m3fn | Dtype::Float6E3m2fn)
+}
+
+/// The rows of a scale tile that belong to data of `partitions` partitions, one view each.
+fn scale_rows(view: &View, partitions: u32) -> Vec<View> {
+    let rows = if partitions <= 32 { partitions.div_ceil(8) } else { partitions };
+    let used = (0..view.partitions().min(rows)).filter(|row| partitions <= 32 || row % 32 < 4);
+    used.map(|row| {
+        let mut one = view.clone();
+        one.dims[0].count = 1;
+        one.offset += i64::from(row) * view.dims[0].stride;
+        one
+    })
+    .collect()
+}
+
+impl Builder {
+    /// Refuses an instruction that reads bytes which nothing has written.
+    pub(super) fn check_initialized(&self, instruction: &Instruction) -> Result<(), Violation> {
+        for (slot, operand) in instruction.operands.iter().enumerate() {
+            let reads = instruction.reads >> slot & 1 == 1;
+            if !reads || self.scatters(instruction, operand) {
+                continue;
+            }
+            if !self.is_written(instruction, slot) {
+                return Err(Violation::new(
+                    "uninitialized.read",
+                    self.tensors[operand.tensor.index()].name.clone(),
+                    "is read where nothing has written it",
+                    "uninitialized=\"stop\" was asked for",
+                    "write the tile before it is read (memset, dma_copy)",
+                )
+                .of(Fault::Uninitialized)
+                .in_instruction(instruction.opcode.definition().name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Follows what is written, and what bytes that nothing wrote may reach.
+    pub(super) fn note_accesses(&mut self, instruction: &Instruction) {
+        let mut taint: Option<Taint> = None;
+        for (slot, operand) in instruction.operands.iter().enumerate() {
+            if instruction.reads >> slot & 1 == 0 {
+                continue;
+            }
+            let id = operand.tensor.index();
+            taint = Taint::joined(taint, self.bytes[id].taint);
+            if self.bytes[id].written == Coverage::Full || self.scatters(instruction, operand) {
+                continue;
+            }
+            // Rows named by an index are not known while recording.
+            let by_index = instruction.opcode == Opcode::DmaCopy
+                && instruction.operands[2].is_some()
+                && *operand == instruction.operands[1];
+            if by_index {
+                self.poison(operand.tensor);
+                taint = Taint::joined(taint, self.taint_by_index(instruction, operand));
+            } else if !self.is_written(instruction, slot) {
+                let shows_as_nan = holds_nan(self.patterns.table[operand.pattern.0 as usize].dtype);
+                let read = Taint { tensor: operand.tensor, line: instruction.line, shows_as_nan };
+                taint = Taint::joined(taint, Some(read));
+                self.poison(operand.tensor);
+            }
+        }
+        if let Some(taint) = &mut taint {
+            taint.shows_as_nan &= !self.hides_nan(instruction);
+        }
+        for operand in instruction.written_operands() {
+            let id = operand.tensor.index();
+            let clean_before = self.bytes[id].written == Coverage::Full && self.bytes[id].taint.is_none();
+            let bytes = self.tensors[id].bytes();
+            if clean_before && taint.is_none() {
+                continue;
+            }
+            if self.scatters(instruction, operand) {
+                // Which rows are written is not known while recording: the others are told apart by their poison.
+                if self.bytes[id].written != Coverage::Full {
+                    self.poison(operand.tensor);
+                    let here = self.taint_by_index(instruction, operand);
+                    self.bytes[id].soil(here);
+                    self.bytes[id].written = Coverage::Full;
+                }
+                self.bytes[id].soil(taint);
+                continue;
+            }
+            let view = self.view_of(operand);
+            let mut here = Coverage::Empty;
+            here.mark(bytes, view.byte_runs().take(1));
+            if here == Coverage::Full {
+                self.bytes[id].taint = None;
+                self.bytes[id].soil(taint);
+                self.bytes[id].written = Coverage::Full;
+                continue;
+            }
+            let views = self.written_views(instruction, operand, view);
+            let state = &mut self.bytes[id];
+            state.soil(taint);
+            for view in views {
+                state.written.mark(bytes, view.byte_runs());
+                if taint.is_none() && state.taint.is_some() {
+                    state.cleaned.mark(bytes, view.byte_runs());
+                    if state.cleaned == Coverage::Full {
+                        state.taint = None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The parts of a view that an instruction writes: all of it, but for a large scale tile four rows of each quadrant.
+    fn written_views(&self, instruction: &Instruction, operand: &Operand, view: View) -> Vec<View> {
+        let scales = instruction.opcode == Opcode::QuantizeMx && *operand == instruction.operands[2];
+        if scales { scale_rows(&view, instruction.constants[0]) } else { vec![view] }
+    }
+
+    /// Whether everything has been written that an instruction reads in a slot.
+    fn is_written(&self, instruction: &Instruction, slot: usize) -> bool {
+        let operand = &instruction.operands[slot];
+        let written = &self.bytes[operand.tensor.index()].written;
+        let view = self.view_of(operand);
+        if instruction.opcode == Opcode::NcMatmulMx && slot >= 3 {
+            let partitions = self.view_of(&instruction.operands[slot - 2]).partitions();
+            return scale_rows(&view, partitions).iter().all(|view| written.covers(view.byte_runs()));
+        }
+        written.covers(view.byte_runs())
+    }
+
+    /// Whether an instruction makes something else of NaN.
+    fn hides_nan(&self, instruction: &Instruction) -> bool {
+        let operators: &[u32] = match instruction.opcode {
+            Opcode::TensorTensor => &[instruction.constants[0] & 0xFF],
+            Opcode::TensorScalar => &[instruction.constants[0] & 0xFF, instruction.constants[0] >> 16],
+            _ => &[],
+        };
+        let truth = |code: &u32| Operator::ALL.get(*code as usize).is_some_and(|operator| operator.gives_truth());
+        let mut targets = instruction.written_operands();
+        operators.iter().any(truth)
+            || targets.any(|target| !holds_nan(self.patterns.table[target.pattern.0 as usize].dtype))
+    }
+
+    /// Whether an operand is written at rows that an index names.
+    fn scatters(&self, instruction: &Instruction, operand: &Operand) -> bool {
+        instruction.opcode == Opcode::DmaCopy && instruction.reads & 1 == 1 && *operand == instruction.operands[0]
+    }
+
+    /// What an access by index to a tensor that is not written in full may bring. Only floats can tell afterwards.
+    fn taint_by_index(&self, instruction: &Instruction, operand: &Operand) -> Option<Taint> {
+        let is_float = self.tensors[operand.tensor.index()].dtype.is_float();
+        is_float.then_some(Taint { tensor: operand.tensor, line: instruction.line, shows_as_nan: true })
+    }
+
+    /// Makes a tensor start as what unwritten memory reads as.
+    pub(super) fn poison(&mut self, tensor: TensorId) {
+        let state = &mut self.bytes[tensor.index()];
+        if !state.poisoned {
+            state.poisoned = true;
+            let uses = |instruction: &Instruction| instruction.operands.iter().any(|operand| operand.tensor == tensor);
+            let first = self.instructions.iter().position(uses).unwrap_or(self.instructions.len());
+            let dtype = self.tensors[tensor.index()].dtype;
+            let before = first as u32;
+            self.fills.push(Fill { before, tensor, value: FillValue::Poison, dtype, runs: Vec::new() });
+        }
+    }
+}
