@@ -1,4 +1,4 @@
-# Everything a fresh Linux machine with Rust (1.89 or newer) and Python (3.10 or newer) needs: `make demo`, `make test`.
+# Everything a fresh Linux machine with Rust (1.89 or newer) and Python (3.11 or newer) needs: `make demo`, `make test`.
 
 PYTHON ?= python3
 VENV := .venv
