@@ -130,8 +130,12 @@ const COLUMN_BLOCKS: u64 = 256;
 /// Blocks that an access may touch and still be kept in them.
 const BLOCKS_MAX: u64 = 4;
 
-/// The blocks of a tensor that an area touches, first and last.
+/// The blocks of an HBM tensor that an area touches, first and last.
 fn blocks_of(area: &Area, info: &TensorInfo) -> (u64, u64) {
+    if info.space.is_on_chip() {
+        // Tiles are many and their pieces few: blocks would cost more than they save.
+        return (0, u64::MAX);
+    }
     let row = row_bytes(info);
     if info.bytes() / row > BLOCK_ROWS {
         return (area.rows.0 / BLOCK_ROWS, (area.rows.1 - 1) / BLOCK_ROWS);
