@@ -102,3 +102,22 @@ def test_an_edited_table_is_read_again(tmp_path):
         run = trn3.run(half_written, X, options=trn3.RunOptions(target=str(own)))
         times.append(run.report.total_s)
     assert times[1] > times[0] + 6e-6
+
+
+def test_a_table_beyond_the_emulated_array_is_a_rule_not_a_panic(tmp_path):
+    own = tmp_path / "large.toml"
+    text = 'name = "large"\nextends = "trn3"\n'
+    for key, value in (("matmul.moving_free_max_fp32", 16384), ("psum.bank_bytes", 8192)):
+        unit = trn3.spec.load("trn3")[key].unit
+        text += f'[{key}]\nvalue = {value}\nunit = "{unit}"\nstatus = "assumed"\nsource = "what if"\n'
+    own.write_text(text)
+
+    def kernel(x, y):
+        acc = nl.ndarray((8, 8208), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(acc, nl.load(x), nl.load(y))
+        return x
+
+    x, y = np.ones((8, 8), np.float32), np.ones((8, 8208), np.float32)
+    with pytest.raises(errors.RuleError) as caught:
+        nki.simulate(kernel, target=str(own))(x, y)
+    assert caught.value.rule == "matmul.moving.free_max"

@@ -184,10 +184,13 @@ impl Context<'_> {
             return Err(broken(&rules::FREE_SIZE_MAX, name, value, format!("limit {limit} in {}", view.space.name())));
         }
         let start = view.partition_start();
-        let allowed = match partitions {
-            0..=32 => start.is_multiple_of(32),
-            33..=64 => start.is_multiple_of(64),
-            _ => start == 0,
+        let quadrant = core.sbuf.quadrant_partitions;
+        let allowed = if partitions <= quadrant {
+            start.is_multiple_of(quadrant)
+        } else if partitions <= 2 * quadrant {
+            start.is_multiple_of(2 * quadrant)
+        } else {
+            start == 0
         };
         if !allowed {
             let value = format!("{partitions} partitions start at {start}");

@@ -130,6 +130,11 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     let data_geometry = machine.tables.geometry(&data);
     let row = data_geometry.row_elements();
     let partition = partition_start(&data, machine);
+    let lanes = &mut machine.registers.scalar_accumulator;
+    if lanes.len() < partition + data_geometry.rows() {
+        // A table of the user's may have more partitions.
+        lanes.resize(partition + data_geometry.rows(), 0.0);
+    }
     if instruction.flags & RESET != 0 {
         machine.registers.scalar_accumulator[partition..partition + data_geometry.rows()].fill(0.0);
     }

@@ -249,6 +249,13 @@ pub(super) fn accumulate_argument(arguments: &Arguments<'_>) -> Result<Accumulat
     })
 }
 
+/// The largest moving free size: the table's, within what the emulated array takes.
+pub(super) fn moving_free_max(target: &Target, dst: &View) -> u32 {
+    let limits = &target.core.matmul;
+    let limit = if dst.dtype.size_bytes() == 2 { limits.moving_free_max_bf16 } else { limits.moving_free_max_fp32 };
+    limit.min(array::MOVING_FREE_MAX as u32)
+}
+
 fn check_dtypes(
     target: &Target,
     dst: &View,
@@ -338,7 +345,7 @@ fn check_shapes(
             format!("limit {m_max} on {}", target.name),
         ));
     }
-    let n_max = if dst.dtype.size_bytes() == 2 { limits.moving_free_max_bf16 } else { limits.moving_free_max_fp32 };
+    let n_max = moving_free_max(target, dst);
     if n > u64::from(n_max) {
         return Err(broken(
             &MOVING_FREE_MAX,

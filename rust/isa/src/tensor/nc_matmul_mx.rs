@@ -9,7 +9,9 @@ use crate::machine::{Machine, Tables};
 use crate::rules::Rule;
 use crate::table::{Definition, Exactness, Opcode};
 use crate::tensor::accumulation::{Accumulate, accumulate_of, set_accumulate};
-use crate::tensor::nc_matmul::{accumulate_argument, check_places, free_dims, multiply_cost, rows_of, tile_geometry};
+use crate::tensor::nc_matmul::{
+    accumulate_argument, check_places, free_dims, moving_free_max, multiply_cost, rows_of, tile_geometry,
+};
 use trn3_mem::{Fault, Geometry, View, Violation};
 use trn3_num::Dtype;
 use trn3_spec::Target;
@@ -164,9 +166,15 @@ fn check_shapes(
     tile: [u16; 4],
 ) -> Result<(), Violation> {
     let rows = stationary.partitions();
-    if rows != moving.partitions() || !rows.is_multiple_of(32) || rows > u32::from(tile[1]) {
+    let multiple = target.core.matmul.mx_partition_multiple.unwrap_or(1);
+    if rows != moving.partitions() || !rows.is_multiple_of(multiple) || rows > u32::from(tile[1]) {
         let value = format!("has {} partitions, stationary {rows}", moving.partitions());
-        return Err(broken(&PARTITIONS, "moving", value, format!("equal, a multiple of 32, at most {}", tile[1])));
+        return Err(broken(
+            &PARTITIONS,
+            "moving",
+            value,
+            format!("equal, a multiple of {multiple}, at most {}", tile[1]),
+        ));
     }
     let (m, n) = (stationary.free_size(), moving.free_size());
     let limits = &target.core.matmul;
@@ -174,7 +182,7 @@ fn check_shapes(
         let limit = format!("even and at most {}", limits.stationary_free_max);
         return Err(broken(&FREE, "stationary", format!("free size is {m}"), limit));
     }
-    let n_max = if dst.dtype.size_bytes() == 2 { limits.moving_free_max_bf16 } else { limits.moving_free_max_fp32 };
+    let n_max = moving_free_max(target, dst);
     if n > u64::from(n_max) {
         return Err(broken(&FREE, "moving", format!("free size is {n}"), format!("limit {n_max} on {}", target.name)));
     }

@@ -100,7 +100,8 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
         return Err(broken(&DST_DTYPE, "dst", format!("is {}", dst.dtype.name()), DST_DTYPE.text));
     }
     let (partitions, free) = (src.partitions(), src.free_size());
-    if !matches!(src.dtype, Dtype::Bfloat16 | Dtype::Float16) || partitions % 32 != 0 || free % 4 != 0 {
+    let multiple = context.target.core.matmul.mx_partition_multiple.unwrap_or(1);
+    if !matches!(src.dtype, Dtype::Bfloat16 | Dtype::Float16) || !partitions.is_multiple_of(multiple) || free % 4 != 0 {
         return Err(broken(&SRC, "src", format!("is {} ({partitions}, {free})", src.dtype.name()), SRC.text));
     }
     if dst.partitions() != partitions || dst.free_size() != free / 4 {
