@@ -101,6 +101,11 @@ impl<'a> Arguments<'a> {
         self.values.get(at).unwrap_or(&Argument::None)
     }
 
+    /// Whether the instruction has a parameter of that name.
+    pub fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|parameter| parameter.name == name)
+    }
+
     fn wrong(&self, name: &'static str, wanted: &str) -> Violation {
         Violation::new(
             rules::ARGUMENT_TYPE.id,

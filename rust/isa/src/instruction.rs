@@ -81,7 +81,9 @@ pub struct Instruction {
     /// Slots of `operands` that are written, one bit each.
     pub writes: u8,
     /// Options that the opcode defines.
-    pub flags: u32,
+    pub flags: u16,
+    /// Slots of `operands` whose place is known only when the instruction runs (rows named by an index), one bit each.
+    pub dynamic: u8,
     /// User's line, an index into the Program's line table.
     pub line: u32,
     /// Label, an index into the Program's name table; 0 is none.
@@ -103,11 +105,27 @@ impl Instruction {
             reads: 0,
             writes: 0,
             flags: 0,
+            dynamic: 0,
             line: 0,
             name: 0,
             operands: [Operand::NONE; OPERANDS_MAX],
             constants: [0; 4],
         }
+    }
+
+    /// Whether a slot is read.
+    pub fn is_read(&self, slot: usize) -> bool {
+        self.reads >> slot & 1 == 1
+    }
+
+    /// Whether a slot is written.
+    pub fn is_written(&self, slot: usize) -> bool {
+        self.writes >> slot & 1 == 1
+    }
+
+    /// Whether the place of a slot's operand is known only when the instruction runs.
+    pub fn is_dynamic(&self, slot: usize) -> bool {
+        self.dynamic >> slot & 1 == 1
     }
 
     /// The operands that are read.

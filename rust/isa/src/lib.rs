@@ -6,6 +6,7 @@
 
 pub mod array;
 
+mod accumulator;
 mod arguments;
 mod context;
 mod cost;
@@ -21,7 +22,8 @@ mod table;
 mod tensor;
 mod vector;
 
-pub use crate::dma::dma_copy::generation_of;
+pub use crate::dma::issue::generation_of;
+pub use accumulator::Accumulators;
 pub use arguments::{Argument, Arguments, Parameter, Use};
 pub use context::{Context, Finding, RecordOptions, Strictness, Uninitialized};
 pub use cost::{Cost, Generation, Multiply, Stream, Transfer, Work};
@@ -29,5 +31,5 @@ pub use instruction::{Engine, Instruction, Intern, OPERANDS_MAX, Operand, Patter
 pub use machine::{Machine, Registers, Scratch, Tables, ValueOptions};
 pub use operator::Operator;
 pub use rules::{Rule, SHARED as SHARED_RULES};
-pub use table::{Definition, Exactness, Opcode};
+pub use table::{Definition, Exactness, Kind, Opcode};
 pub use tensor::accumulation::{Accumulate, accumulate_of, set_accumulate};

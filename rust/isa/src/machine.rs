@@ -1,5 +1,6 @@
 //! The state that semantics act on: memory, registers, and scratch space. No time.
 
+use crate::accumulator::Accumulators;
 use crate::array::ArrayScratch;
 use crate::instruction::{Instruction, Operand};
 use trn3_mem::{Bytes, Geometry, Memory, Pattern, TensorInfo, Tile, TileMut, Violation};
@@ -16,16 +17,12 @@ pub struct ValueOptions {
 }
 
 /// Registers of the engines that outlive an instruction.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Registers {
-    /// ScalarE's accumulators, one a partition.
-    pub scalar_accumulator: Vec<f32>,
-}
-
-impl Default for Registers {
-    fn default() -> Self {
-        Registers { scalar_accumulator: vec![0.0; 128] }
-    }
+    /// ScalarE's accumulators.
+    pub scalar: Accumulators,
+    /// VectorE's accumulators.
+    pub vector: Accumulators,
 }
 
 /// Buffers that instructions reuse.
@@ -74,6 +71,12 @@ impl Tables<'_> {
     /// The pattern of an operand.
     pub fn pattern(&self, operand: &Operand) -> &Pattern {
         &self.patterns[operand.pattern.0 as usize]
+    }
+
+    /// First partition of an on-chip operand.
+    pub fn partition_start(&self, operand: &Operand) -> usize {
+        let row = self.tensor(operand).partition_bytes() / self.pattern(operand).dtype.size_bytes() as u64;
+        (operand.offset as u64 / row.max(1)) as usize
     }
 
     /// The tensor of an operand.

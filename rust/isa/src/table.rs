@@ -19,6 +19,15 @@ pub enum Exactness {
     Modelled,
 }
 
+/// What carries an instruction out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The data path of the engine in whose queue it is.
+    Compute,
+    /// The DMA engines; the queue's sequencer only triggers it.
+    Transfer,
+}
+
 /// An instruction: what it takes, what it checks, what it does and what it costs.
 pub struct Definition {
     /// Name in `nki.isa`.
@@ -27,6 +36,8 @@ pub struct Definition {
     pub doc: &'static str,
     /// Public document that describes it.
     pub source: &'static str,
+    /// What carries it out.
+    pub kind: Kind,
     /// Engines that can run it; the first is the default.
     pub engines: &'static [Engine],
     /// Parameters in their documented order.
@@ -39,6 +50,8 @@ pub struct Definition {
     pub build: fn(&Arguments<'_>, &mut Context<'_>) -> Result<Instruction, Violation>,
     /// Computes the values.
     pub execute: fn(&Instruction, &mut Machine<'_>) -> Result<(), Violation>,
+    /// Whether a NaN that it reads may leave no NaN in what it writes (a comparison, a selection).
+    pub hides_nan: fn(&Instruction) -> bool,
     /// Says what it costs.
     pub cost: fn(&Instruction, &Tables<'_>, &Target) -> Cost,
     /// Says how much useful work it does.
@@ -82,6 +95,11 @@ instructions! {
 }
 
 impl Opcode {
+    /// Whether the DMA engines carry it out.
+    pub fn is_transfer(self) -> bool {
+        self.definition().kind == Kind::Transfer
+    }
+
     /// The instruction of that name.
     pub fn from_name(name: &str) -> Option<Opcode> {
         Opcode::ALL.iter().copied().find(|opcode| opcode.definition().name == name)
@@ -91,6 +109,11 @@ impl Opcode {
     pub fn from_code(code: u8) -> Option<Opcode> {
         Opcode::ALL.get(usize::from(code)).copied()
     }
+}
+
+/// Every NaN that it reads is a NaN in what it writes.
+pub fn keeps_nan(_: &Instruction) -> bool {
+    false
 }
 
 /// No useful work for the array.

@@ -2,7 +2,7 @@
 
 use crate::array::Array;
 use thiserror::Error;
-use trn3_isa::{Cost, Engine, Generation, Opcode, Stream, Transfer};
+use trn3_isa::{Cost, Engine, Generation, Stream, Transfer};
 use trn3_program::Program;
 use trn3_sim::{Clock, Picos};
 use trn3_spec::{SemaphoreSpec, Target};
@@ -218,7 +218,7 @@ impl Waits<'_> {
 fn candidate(program: &Program, queue: &Queue, done: &[Picos], waits: &Waits<'_>) -> Option<Candidate> {
     let at = *queue.instructions.get(queue.head)? as usize;
     let instruction = &program.instructions[at];
-    let triggers = (instruction.opcode == Opcode::DmaCopy).then(|| trn3_isa::generation_of(instruction));
+    let triggers = instruction.opcode.is_transfer().then(|| trn3_isa::generation_of(instruction));
     let (mut ready, mut cause) = (Picos::ZERO, Cause::None);
     for &producer in program.edges.producers(at) {
         let end = done[producer as usize];
@@ -226,7 +226,7 @@ fn candidate(program: &Program, queue: &Queue, done: &[Picos], waits: &Waits<'_>
             return None;
         }
         let source = &program.instructions[producer as usize];
-        let engine = (source.opcode != Opcode::DmaCopy).then_some(source.engine);
+        let engine = (!source.opcode.is_transfer()).then_some(source.engine);
         let at = end + waits.latency(engine, instruction.engine, triggers);
         if at > ready {
             ready = at;

@@ -10,7 +10,7 @@ use crate::liveness::Lifetime;
 use crate::program::Place;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trn3_isa::{Engine, Instruction, Opcode, Operand, Tables};
+use trn3_isa::{Engine, Instruction, Operand, Tables};
 use trn3_mem::{Space, TensorInfo};
 
 /// Producers of each instruction, in one arena.
@@ -58,6 +58,12 @@ impl Area {
             && other.rows.1 <= self.rows.1
             && self.bytes.0 <= other.bytes.0
             && other.bytes.1 <= self.bytes.1
+    }
+
+    /// Every byte of a tensor: what an operand may touch whose place is not known while recording.
+    fn all(info: &TensorInfo) -> Area {
+        let row = row_bytes(info);
+        Area { rows: (0, info.bytes().div_ceil(row)), bytes: (0, row) }
     }
 
     /// The area that an operand touches, and whether it touches all of it. Everything is counted in bytes, so that
@@ -232,7 +238,7 @@ pub(crate) fn derive(
     let mut producers: Vec<(Option<Engine>, u32)> = Vec::new();
     for (at, instruction) in instructions.iter().enumerate() {
         producers.clear();
-        let engine = (instruction.opcode != Opcode::DmaCopy).then_some(instruction.engine);
+        let engine = (!instruction.opcode.is_transfer()).then_some(instruction.engine);
         for (slot, operand) in instruction.operands.iter().enumerate().filter(|(_, operand)| operand.is_some()) {
             let id = operand.tensor.index();
             let info = &tables.tensors[id];
@@ -240,7 +246,8 @@ pub(crate) fn derive(
             if lives[id].is_some_and(|life| life.first as usize == at) && info.space.is_on_chip() && !seen {
                 inherit(id, info, places, &mut owners, &mut histories);
             }
-            let (area, whole) = Area::of(operand, tables);
+            let (area, whole) =
+                if instruction.is_dynamic(slot) { (Area::all(info), false) } else { Area::of(operand, tables) };
             for (writes, mask) in [(false, instruction.reads), (true, instruction.writes)] {
                 if mask >> slot & 1 == 1 {
                     let access = Access { instruction: at as u32, engine, area, writes };

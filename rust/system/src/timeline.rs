@@ -213,7 +213,7 @@ fn engine_use(program: &Program, schedule: &Schedule, engine: Engine) -> EngineU
 
 /// A transfer does not keep its issuer busy: the DMA engines' row has it.
 fn busy_until(opcode: trn3_isa::Opcode, time: &InstructionTime) -> Picos {
-    if opcode == trn3_isa::Opcode::DmaCopy { time.issue } else { time.end }
+    if opcode.is_transfer() { time.issue } else { time.end }
 }
 
 fn dma_use(completions: &[(u32, Completion)]) -> EngineUse {

@@ -2,11 +2,12 @@
 
 use crate::arguments::{Arguments, Parameter, Use};
 use crate::context::{Context, broken};
-use crate::cost::{Cost, Generation, Transfer};
-use crate::instruction::{Engine, Instruction, Operand};
+use crate::cost::{Cost, Transfer};
+use crate::dma::issue;
+use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
 use crate::rules::{self, Rule};
-use crate::table::{Definition, Exactness, Opcode, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
 use trn3_mem::{Dim, Geometry, Space, View, Violation};
 use trn3_spec::Target;
 
@@ -18,6 +19,7 @@ pub const DEFINITION: Definition = Definition {
         row p comes from row ``v[p]`` of an HBM tensor (gather); with ``dst.ap(..., vector_offset=v)`` it goes there \
         (scatter; among equal rows the last one stays).",
     source: "nki/api/nki/isa/__init__.py, dma_copy; nki/get-started/about/nki-dma-overview.rst",
+    kind: Kind::Transfer,
     engines: &[Engine::Sync, Engine::Scalar, Engine::Gpsimd],
     parameters: &[
         Parameter {
@@ -52,10 +54,11 @@ pub const DEFINITION: Definition = Definition {
             doc: "engine.sync or engine.scalar with hwdge; engine.unknown is sync.",
         },
     ],
-    rules: &[SIZE, CAST, PRIORITY, HWDGE, INDEX, INDEX_BOUNDS],
+    rules: &[SIZE, CAST, issue::PRIORITY, issue::HWDGE, INDEX, INDEX_BOUNDS],
     exactness: Exactness::BitExact,
     build,
     execute,
+    hides_nan: keeps_nan,
     cost,
     work: no_work,
 };
@@ -72,18 +75,6 @@ const CAST: Rule = Rule {
     source: "nki/get-started/about/nki-dma-overview.rst",
     fix: "use .view() so that both sides have the same packed type, or uint8, uint16 or uint32",
 };
-const PRIORITY: Rule = Rule {
-    id: "dma_copy.priority",
-    text: "priority is 0 to 3, from NeuronCore-v4",
-    source: "nki/api/nki/isa/__init__.py, dma_copy",
-    fix: "leave priority out",
-};
-const HWDGE: Rule = Rule {
-    id: "dma_copy.hwdge",
-    text: "the hardware DGE moves raw bytes of static addresses from v3, driven by sync or scalar; rows by index need swdge",
-    source: "nki/migration/index.rst; nki/deep-dives/nki-dge.rst",
-    fix: "leave dge_mode and engine out",
-};
 const INDEX: Rule = Rule {
     id: "dma_copy.index",
     text: "vector_offset is a (P, 1) tile of int32 or uint32 in SBUF, one index a row, and the other side is in SBUF or HBM",
@@ -97,11 +88,8 @@ const INDEX_BOUNDS: Rule = Rule {
     fix: "check the indices, or use oob_mode.skip",
 };
 
-const SKIP: u32 = 1;
-const GATHER: u32 = 2;
-const SCATTER: u32 = 4;
-const HARDWARE: u32 = 8;
-const SOFTWARE: u32 = 16;
+const GATHER: u16 = 1 << 3;
+const SCATTER: u16 = 1 << 4;
 
 const MEMORIES: &[Space] = &[Space::Sbuf, Space::PrivateHbm, Space::SharedHbm];
 
@@ -147,12 +135,7 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     }
     let mut instruction = Instruction::new(Opcode::DmaCopy, Engine::Sync);
     let indirect = dst.index.is_some() || src.index.is_some();
-    let (engine, generation) = issuer(arguments, context, dst.dtype != src.dtype, indirect)?;
-    instruction.engine = engine;
-    instruction.flags = generation;
-    if arguments.member("oob_mode", "oob_mode")? == Some("skip") {
-        instruction.flags |= SKIP;
-    }
+    issue::issue(&mut instruction, arguments, context, dst.dtype != src.dtype, indirect)?;
     context.writes(&mut instruction, 0, dst);
     context.reads(&mut instruction, 1, src);
     match (&dst.index, &src.index) {
@@ -162,51 +145,16 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
             context.reads(&mut instruction, 2, index);
             // Rows that are not named keep their bytes: what a scatter writes is not known while recording.
             instruction.reads |= 1;
+            instruction.dynamic |= 1;
         }
         (None, Some(index)) => {
             instruction.flags |= GATHER;
             context.reads(&mut instruction, 2, index);
+            instruction.dynamic |= 1 << 1;
         }
         (None, None) => {}
     }
-    instruction.constants[0] = match arguments.get("priority") {
-        crate::arguments::Argument::None => context.target.chip.dma.priority_default.unwrap_or(0),
-        _ => match arguments.int("priority")? {
-            priority @ 0..=3 if context.target.core.capability.dma_priority => priority as u32,
-            priority => return Err(broken(&PRIORITY, "priority", format!("is {priority}"), PRIORITY.text)),
-        },
-    };
     Ok(instruction)
-}
-
-/// The queue that triggers the transfer, and the flag of who makes its descriptors.
-fn issuer(
-    arguments: &Arguments<'_>,
-    context: &Context<'_>,
-    casts: bool,
-    indirect: bool,
-) -> Result<(Engine, u32), Violation> {
-    let engine = context.engine(arguments, DEFINITION.engines)?;
-    let hardware_exists = context.target.core.capability.hardware_dge;
-    let mode = arguments.member("dge_mode", "dge_mode")?.unwrap_or("unknown");
-    let possible = hardware_exists && !casts && !indirect && engine != Some(Engine::Gpsimd);
-    match mode {
-        "hwdge" if possible => Ok((engine.unwrap_or(Engine::Sync), HARDWARE)),
-        "swdge" if engine.is_none_or(|engine| engine == Engine::Gpsimd) => Ok((Engine::Gpsimd, SOFTWARE)),
-        "none" if !indirect => Ok((engine.unwrap_or(Engine::Sync), 0)),
-        "unknown" if possible => Ok((engine.unwrap_or(Engine::Sync), HARDWARE)),
-        "unknown" if engine.is_none_or(|engine| engine == Engine::Gpsimd) => Ok((Engine::Gpsimd, SOFTWARE)),
-        _ => {
-            let engine = engine.map_or("unknown", Engine::name);
-            let value = format!("is {mode} with engine {engine}");
-            let limit = format!(
-                "{}{}not offered",
-                if casts { "a cast is " } else { "" },
-                if indirect { "rows by index are " } else { "" }
-            );
-            Err(broken(&HWDGE, "dge_mode", value, limit))
-        }
-    }
 }
 
 fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), Violation> {
@@ -237,7 +185,7 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     for (position, &at) in rows.iter().enumerate() {
         let start = geometry.offset + stride * i64::from(at);
         if at >= limit || start + low < 0 || start + high >= elements {
-            if instruction.flags & SKIP != 0 {
+            if issue::skips(instruction) {
                 continue;
             }
             let operand = if gathers { "src" } else { "dst" };
@@ -266,37 +214,11 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     Ok(())
 }
 
-/// Bytes of the innermost run of a side: contiguous, and inside one partition on chip.
-fn run_bytes(operand: &Operand, tables: &Tables<'_>) -> u64 {
-    let space = tables.tensor(operand).space;
-    let pattern = tables.pattern(operand);
-    let first = usize::from(space.is_on_chip()).min(pattern.dims.len());
-    let mut run = 1u64;
-    for dim in pattern.dims[first..].iter().rev() {
-        if dim.count != 1 && dim.stride != run as i64 {
-            break;
-        }
-        run *= u64::from(dim.count);
-    }
-    run * pattern.dtype.size_bytes() as u64
-}
-
-/// Who makes the descriptors of a recorded transfer.
-pub fn generation_of(instruction: &Instruction) -> Generation {
-    if instruction.flags & HARDWARE != 0 {
-        Generation::Hardware
-    } else if instruction.flags & SOFTWARE != 0 {
-        Generation::Software
-    } else {
-        Generation::Static
-    }
-}
-
 fn cost(instruction: &Instruction, tables: &Tables<'_>, _: &Target) -> Cost {
     let [dst, src, ..] = instruction.operands;
     let (to, from) = (tables.tensor(&dst), tables.tensor(&src));
     let bytes = tables.geometry(&dst).elements() as u64 * tables.pattern(&dst).dtype.size_bytes() as u64;
-    let (mut piece, other) = (run_bytes(&dst, tables), run_bytes(&src, tables));
+    let (mut piece, other) = (issue::run_bytes(&dst, tables), issue::run_bytes(&src, tables));
     // Elements of unequal size are counted in bytes of dst.
     let other = other * tables.pattern(&dst).dtype.size_bytes() as u64 / tables.pattern(&src).dtype.size_bytes() as u64;
     piece = greatest_common_divisor(piece, other.max(1));
@@ -315,8 +237,8 @@ fn cost(instruction: &Instruction, tables: &Tables<'_>, _: &Target) -> Cost {
         partition_start,
         bytes,
         piece_bytes: piece,
-        generation: generation_of(instruction),
-        priority: instruction.constants[0] as u8,
+        generation: issue::generation_of(instruction),
+        priority: issue::priority_of(instruction),
     })
 }
 

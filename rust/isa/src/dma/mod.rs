@@ -1,3 +1,4 @@
 //! DMA: transfers between HBM and SBUF.
 
 pub mod dma_copy;
+pub mod issue;

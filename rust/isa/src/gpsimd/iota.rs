@@ -6,7 +6,7 @@ use crate::cost::{Cost, Stream};
 use crate::instruction::{Engine, Instruction, Operand};
 use crate::machine::{Machine, Tables};
 use crate::rules::Rule;
-use crate::table::{Definition, Exactness, Opcode, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
 use trn3_mem::{Dim, Dims, TensorId, View, Violation};
 use trn3_num::{Dtype, encode_slice};
 use trn3_spec::Target;
@@ -16,6 +16,7 @@ pub const DEFINITION: Definition = Definition {
     name: "iota",
     doc: "``dst[p, i...] = offset + p * channel_multiplier + sum of step * i``, in int32, then cast.",
     source: "nki/api/nki/isa/__init__.py, iota",
+    kind: Kind::Compute,
     engines: &[Engine::Gpsimd],
     parameters: &[
         Parameter { name: "dst", default: None, usage: Use::Write, doc: "SBUF, (P, F), any type." },
@@ -37,6 +38,7 @@ pub const DEFINITION: Definition = Definition {
     exactness: Exactness::BitExact,
     build,
     execute,
+    hides_nan: keeps_nan,
     cost,
     work: no_work,
 };

@@ -1,5 +1,6 @@
 //! `activation`: a function of a scaled and shifted tile, with an optional running sum.
 
+use crate::accumulator::ReduceCommand;
 use crate::arguments::{Argument, Arguments, Parameter, Use};
 use crate::context::{Context, ON_CHIP, broken};
 use crate::cost::{Cost, Stream};
@@ -8,7 +9,7 @@ use crate::machine::{Machine, Tables};
 use crate::operator::canonical;
 use crate::rules::{self, Rule};
 use crate::simd;
-use crate::table::{Definition, Exactness, Opcode, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
 use trn3_mem::{Space, Violation};
 use trn3_num::Dtype;
 use trn3_num::functions::{Function, evaluate_slice};
@@ -23,6 +24,7 @@ pub const DEFINITION: Definition = Definition {
         accumulator a partition persists across instructions: reduce_cmd reset sets it to 0, reduce adds the row's \
         sum, reset_reduce does both, idle leaves it; reduce_res copies it out.",
     source: "nki/api/nki/isa/__init__.py, activation; nki/api/nki.api.shared.rst",
+    kind: Kind::Compute,
     engines: &[Engine::Scalar],
     parameters: &[
         Parameter { name: "dst", default: None, usage: Use::Write, doc: "SBUF or PSUM, (P, F), any type." },
@@ -53,6 +55,7 @@ pub const DEFINITION: Definition = Definition {
     exactness: Exactness::Modelled,
     build,
     execute,
+    hides_nan: keeps_nan,
     cost,
     work: no_work,
 };
@@ -70,8 +73,8 @@ const REDUCE: Rule = Rule {
     fix: "use nl.add, or tensor_reduce",
 };
 
-const RESET: u32 = 1;
-const REDUCE_FLAG: u32 = 2;
+const COMMANDS: &[ReduceCommand] =
+    &[ReduceCommand::Idle, ReduceCommand::Reset, ReduceCommand::Reduce, ReduceCommand::ResetReduce];
 
 fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruction, Violation> {
     let (dst, data) = (arguments.view("dst")?, arguments.view("data")?);
@@ -89,14 +92,8 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     if reduce_op.is_some_and(|op| op != "add") {
         return Err(broken(&REDUCE, "reduce_op", format!("is {}", reduce_op.unwrap_or("")), REDUCE.text));
     }
-    let flags = match arguments.member("reduce_cmd", "reduce_cmd")?.unwrap_or("idle") {
-        "idle" => 0,
-        "reset" => RESET,
-        "reduce" => REDUCE_FLAG,
-        "reset_reduce" => RESET | REDUCE_FLAG,
-        other => return Err(broken(&REDUCE, "reduce_cmd", format!("is {other}"), REDUCE.text)),
-    };
-    if flags & REDUCE_FLAG != 0 && reduce_op.is_none() {
+    let command = ReduceCommand::of(arguments, ReduceCommand::Idle, COMMANDS, &REDUCE)?;
+    if command.accumulates() && reduce_op.is_none() {
         return Err(broken(&REDUCE, "reduce_op", "is None", "a reduction needs nl.add"));
     }
     let mut instruction = Instruction::new(Opcode::Activation, Engine::Scalar);
@@ -118,7 +115,7 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
         }
         context.writes(&mut instruction, 4, result);
     }
-    instruction.flags = flags;
+    command.store(&mut instruction);
     instruction.constants[0] = u32::from(function.code());
     Ok(instruction)
 }
@@ -129,17 +126,14 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     let (bias, scale) = (machine.vector_operand(instruction, 2, 1), machine.vector_operand(instruction, 3, 2));
     let data_geometry = machine.tables.geometry(&data);
     let row = data_geometry.row_elements();
-    let partition = partition_start(&data, machine);
-    let lanes = &mut machine.registers.scalar_accumulator;
-    if lanes.len() < partition + data_geometry.rows() {
-        // A table of the user's may have more partitions.
-        lanes.resize(partition + data_geometry.rows(), 0.0);
+    let (partition, rows) = (machine.tables.partition_start(&data), data_geometry.rows());
+    let command = ReduceCommand::stored(instruction);
+    let accumulators = machine.registers.scalar.of(partition, rows);
+    if command.resets() {
+        accumulators.fill(0.0);
     }
-    if instruction.flags & RESET != 0 {
-        machine.registers.scalar_accumulator[partition..partition + data_geometry.rows()].fill(0.0);
-    }
-    let reduces = instruction.flags & REDUCE_FLAG != 0;
-    let mut sums = machine.registers.scalar_accumulator.clone();
+    let mut sums = accumulators.to_vec();
+    let reduces = command.accumulates();
     machine.stream(&dst, &[&data], |first, [x, _], out| {
         out.copy_from_slice(x);
         scale.for_each(first, row, out, |piece, value| {
@@ -155,26 +149,18 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
         evaluate_slice(function, out);
         if reduces {
             for (at, &y) in out.iter().enumerate() {
-                let sum = &mut sums[partition + (first + at) / row];
+                let sum = &mut sums[(first + at) / row];
                 *sum = canonical(*sum + y);
             }
         }
         Ok(())
     })?;
-    machine.registers.scalar_accumulator = sums;
+    machine.registers.scalar.of(partition, rows).copy_from_slice(&sums);
     if result.is_some() {
-        let values = machine.registers.scalar_accumulator[partition..partition + data_geometry.rows()].to_vec();
         let cast = machine.options.cast;
-        machine.with_written(&result, |_, tile| tile.write_f32(0, &values, cast));
+        machine.with_written(&result, |_, tile| tile.write_f32(0, &sums, cast));
     }
     Ok(())
-}
-
-fn partition_start(operand: &crate::instruction::Operand, machine: &Machine<'_>) -> usize {
-    let tensor = machine.tables.tensor(operand);
-    let size = machine.tables.pattern(operand).dtype.size_bytes() as u64;
-    let row = (tensor.partition_bytes() / size).max(1);
-    (operand.offset as u64 / row) as usize
 }
 
 fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost {

@@ -16,7 +16,7 @@ pub enum Accumulate {
     Add,
 }
 
-const MASK: u32 = 0b11;
+const MASK: u16 = 0b11;
 
 /// How the instruction meets its PSUM tile.
 pub fn accumulate_of(instruction: &Instruction) -> Accumulate {

@@ -7,7 +7,7 @@ use crate::cost::{Cost, Multiply, Work};
 use crate::instruction::{Engine, Instruction, Operand};
 use crate::machine::{Machine, Tables};
 use crate::rules::Rule;
-use crate::table::{Definition, Exactness, Opcode};
+use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan};
 use crate::tensor::accumulation::{Accumulate, accumulate_of, set_accumulate};
 use trn3_mem::{Fault, Geometry, View, Violation};
 use trn3_num::Dtype;
@@ -22,6 +22,7 @@ pub const DEFINITION: Definition = Definition {
         operands: the product is rounded too). PSUM then takes ``r`` or ``dst + r``; a BF16 ``dst`` rounds once more. \
         ``is_transpose`` moves bits: ``dst[m, n] = stationary[k, m]`` where ``moving[k, n]`` is the single 1 of column n.",
     source: "nki/api/nki/isa/__init__.py, nc_matmul; nki/guides/architecture/trainium3_arch.rst",
+    kind: Kind::Compute,
     engines: &[Engine::Tensor],
     parameters: &[
         Parameter {
@@ -89,6 +90,7 @@ pub const DEFINITION: Definition = Definition {
     exactness: Exactness::Modelled,
     build,
     execute,
+    hides_nan: keeps_nan,
     cost,
     work,
 };
@@ -181,9 +183,9 @@ const RULES: &[Rule] = &[
     TRANSPOSE_IDENTITY,
 ];
 
-pub(super) const TRANSPOSE: u32 = 1 << 2;
-const ONE_ZERO: u32 = 1 << 3;
-const DOUBLE: u32 = 1 << 4;
+pub(super) const TRANSPOSE: u16 = 1 << 2;
+const ONE_ZERO: u16 = 1 << 3;
+const DOUBLE: u16 = 1 << 4;
 
 fn is_fp32(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::Float32 | Dtype::Tfloat32)

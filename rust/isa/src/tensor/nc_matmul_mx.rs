@@ -7,7 +7,7 @@ use crate::cost::{Cost, Work};
 use crate::instruction::{Engine, Instruction, Operand};
 use crate::machine::{Machine, Tables};
 use crate::rules::Rule;
-use crate::table::{Definition, Exactness, Opcode};
+use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan};
 use crate::tensor::accumulation::{Accumulate, accumulate_of, set_accumulate};
 use crate::tensor::nc_matmul::{
     accumulate_argument, check_places, free_dims, moving_free_max, multiply_cost, rows_of, tile_geometry,
@@ -24,6 +24,7 @@ pub const DEFINITION: Definition = Definition {
         four codes, each scale byte covers 8 partitions of one packed column. Products are taken with p outermost, one \
         FP32 rounding each. A scale of 0xFF makes its products NaN.",
     source: "nki/api/nki/isa/__init__.py, nc_matmul_mx; nki/deep-dives/mxfp-matmul.rst",
+    kind: Kind::Compute,
     engines: &[Engine::Tensor],
     parameters: &[
         Parameter { name: "dst", default: None, usage: Use::Write, doc: "PSUM, (M, N), float32 or bfloat16." },
@@ -69,6 +70,7 @@ pub const DEFINITION: Definition = Definition {
     exactness: Exactness::Modelled,
     build,
     execute,
+    hides_nan: keeps_nan,
     cost,
     work,
 };

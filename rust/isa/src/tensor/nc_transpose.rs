@@ -6,7 +6,7 @@ use crate::cost::{Cost, Stream};
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
 use crate::rules::Rule;
-use crate::table::{Definition, Exactness, Opcode, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
 use crate::tensor::nc_matmul::{TRANSPOSE, multiply_cost};
 use trn3_mem::{Space, Violation};
 use trn3_num::Dtype;
@@ -19,6 +19,7 @@ pub const DEFINITION: Definition = Definition {
         On TensorE up to 128x128 from SBUF to PSUM, on VectorE up to 32x32 between SBUF and PSUM. With engine.unknown \
         TensorE is chosen when dst is in PSUM or the tile is larger than 32x32.",
     source: "nki/api/nki/isa/__init__.py, nc_transpose",
+    kind: Kind::Compute,
     engines: &[Engine::Tensor, Engine::Vector],
     parameters: &[
         Parameter {
@@ -44,6 +45,7 @@ pub const DEFINITION: Definition = Definition {
     exactness: Exactness::BitExact,
     build,
     execute,
+    hides_nan: keeps_nan,
     cost,
     work: no_work,
 };

@@ -6,7 +6,7 @@ use crate::cost::Cost;
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
 use crate::rules::Rule;
-use crate::table::{Definition, Exactness, Opcode, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
 use crate::vector::stream_cost;
 use trn3_mem::Violation;
 use trn3_num::{Dtype, encode_slice};
@@ -17,6 +17,7 @@ pub const DEFINITION: Definition = Definition {
     name: "memset",
     doc: "Fills a tile with a compile-time constant; packed types take 0 only.",
     source: "nki/api/nki/isa/__init__.py, memset; nki/migration/index.rst",
+    kind: Kind::Compute,
     engines: &[Engine::Vector, Engine::Gpsimd],
     parameters: &[
         Parameter {
@@ -37,6 +38,7 @@ pub const DEFINITION: Definition = Definition {
     exactness: Exactness::BitExact,
     build,
     execute,
+    hides_nan: keeps_nan,
     cost,
     work: no_work,
 };

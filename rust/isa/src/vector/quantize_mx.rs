@@ -6,7 +6,7 @@ use crate::cost::{Cost, Stream};
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
 use crate::rules::Rule;
-use crate::table::{Definition, Exactness, Opcode, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
 use crate::tensor::nc_matmul_mx::check_scale_place;
 use trn3_mem::{Fault, Violation};
 use trn3_num::{Dtype, mx};
@@ -21,6 +21,7 @@ pub const DEFINITION: Definition = Definition {
         first in the lowest byte. Scale rows that no group uses are not written. A group with NaN or infinity gets scale \
         0xFF and NaN elements.",
     source: "nki/api/nki/isa/__init__.py, quantize_mx; release-notes/components/nki.rst",
+    kind: Kind::Compute,
     engines: &[Engine::Vector],
     parameters: &[
         Parameter {
@@ -46,6 +47,7 @@ pub const DEFINITION: Definition = Definition {
     exactness: Exactness::BitExact,
     build,
     execute,
+    hides_nan: keeps_nan,
     cost,
     work: no_work,
 };
@@ -82,7 +84,7 @@ const SCALE: Rule = Rule {
 };
 
 /// The OCP sample rule instead of the hardware's.
-const OCP: u32 = 1;
+const OCP: u16 = 1;
 /// Partitions that share a scale.
 const GROUP_PARTITIONS: usize = 8;
 /// Codes of a word, free elements that share a scale.

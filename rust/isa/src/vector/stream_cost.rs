@@ -90,7 +90,7 @@ pub(crate) fn tensor_copy(instruction: &Instruction, tables: &Tables<'_>, target
 }
 
 pub(crate) fn tensor_scalar(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost {
-    let [dst, src, operand0, operand1, _] = &instruction.operands;
+    let [dst, src, operand0, operand1, ..] = &instruction.operands;
     let n = tables.geometry(dst).row_elements() as u64;
     let stream = |rate| cycles(n, rate, &[dst, src], tables, target);
     match instruction.engine {

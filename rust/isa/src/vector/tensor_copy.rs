@@ -5,7 +5,7 @@ use crate::context::{Context, ON_CHIP, SBUF};
 use crate::cost::Cost;
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
-use crate::table::{Definition, Exactness, Opcode, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
 use crate::vector::stream_cost;
 use trn3_mem::Violation;
 use trn3_spec::Target;
@@ -16,6 +16,7 @@ pub const DEFINITION: Definition = Definition {
     doc: "Copies a tile within or between SBUF and PSUM, element by element in order.\n\n\
         Bit exact when the data types are equal, else through FP32.",
     source: "nki/api/nki/isa/__init__.py, tensor_copy",
+    kind: Kind::Compute,
     engines: &[Engine::Vector, Engine::Scalar, Engine::Gpsimd],
     parameters: &[
         Parameter {
@@ -41,6 +42,7 @@ pub const DEFINITION: Definition = Definition {
     exactness: Exactness::BitExact,
     build,
     execute,
+    hides_nan: keeps_nan,
     cost,
     work: no_work,
 };

@@ -7,7 +7,7 @@ use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
 use crate::operator::{Class, Operator, bits_of, same_bits};
 use crate::rules::{self, Rule};
-use crate::table::{Definition, Exactness, Opcode, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
 use trn3_mem::Violation;
 use trn3_num::Dtype;
 use trn3_spec::Target;
@@ -19,6 +19,7 @@ pub const DEFINITION: Definition = Definition {
         FP32, strictly from the first element to the last, one rounding a step (a public Trn1 data set agrees bit for \
         bit for sums); bit operators work on integer bit patterns. ``negate`` multiplies the result by -1.",
     source: "nki/api/nki/isa/__init__.py, tensor_reduce",
+    kind: Kind::Compute,
     engines: &[Engine::Vector],
     parameters: &[
         Parameter { name: "dst", default: None, usage: Use::Write, doc: "SBUF or PSUM, (P, kept elements)." },
@@ -52,6 +53,7 @@ pub const DEFINITION: Definition = Definition {
     exactness: Exactness::BitExact,
     build,
     execute,
+    hides_nan: keeps_nan,
     cost,
     work: no_work,
 };
@@ -75,7 +77,7 @@ const BITVEC: Rule = Rule {
     fix: "cast first, or use .view() for bit patterns",
 };
 
-const NEGATE: u32 = 1;
+const NEGATE: u16 = 1;
 
 fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruction, Violation> {
     let (dst, data) = (arguments.view("dst")?, arguments.view("data")?);

@@ -8,7 +8,7 @@ use crate::machine::{Machine, Tables, VectorOperand};
 use crate::operator::{Class, Operator, bits_of, same_bits};
 use crate::rules::{self, Rule};
 use crate::simd;
-use crate::table::{Definition, Exactness, Opcode, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, no_work};
 use crate::vector::stream_cost;
 use trn3_mem::Violation;
 use trn3_spec::Target;
@@ -19,6 +19,7 @@ pub const DEFINITION: Definition = Definition {
     doc: "``t = op0(data, operand0)``, then ``dst = op1(t, operand1)``; ``reverse0``/``reverse1`` swap the operands.\n\n\
         Arithmetic is FP32 inside; bit operators work on integer bit patterns. Both operators are of one class.",
     source: "nki/api/nki/isa/__init__.py, tensor_scalar",
+    kind: Kind::Compute,
     engines: &[Engine::Vector, Engine::Scalar, Engine::Gpsimd],
     parameters: &[
         Parameter { name: "dst", default: None, usage: Use::Write, doc: "SBUF or PSUM, (P, F)." },
@@ -55,6 +56,7 @@ pub const DEFINITION: Definition = Definition {
     exactness: Exactness::BitExact,
     build,
     execute,
+    hides_nan,
     cost,
     work: no_work,
 };
@@ -84,8 +86,8 @@ const SCALAR_ENGINE: Rule = Rule {
     fix: "choose engine.vector",
 };
 
-const REVERSE0: u32 = 1;
-const REVERSE1: u32 = 2;
+const REVERSE0: u16 = 1;
+const REVERSE1: u16 = 2;
 /// No second operator.
 const ABSENT: u32 = u32::MAX;
 
@@ -197,9 +199,8 @@ fn operand(
 
 fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), Violation> {
     let [dst, data, ..] = instruction.operands;
-    let op0 = Operator::from_code(instruction.constants[0] as u8);
-    let op1 = instruction.constants[0] >> 16;
-    let op1 = (op1 != ABSENT >> 16).then(|| Operator::from_code(op1 as u8));
+    let [op0, op1] = operators(instruction);
+    let op0 = op0.expect("the recorder stored an operator");
     let reverse = [instruction.flags & REVERSE0 != 0, instruction.flags & REVERSE1 != 0];
     if op0.class() == Class::Bitvec {
         return execute_bits(instruction, machine, op0, op1, reverse);
@@ -256,6 +257,17 @@ fn execute_bits(
     }
     machine.with_written(&dst, |_, tile| tile.write_words(0, &words));
     Ok(())
+}
+
+fn hides_nan(instruction: &Instruction) -> bool {
+    let [op0, op1] = operators(instruction).map(|operator| operator.is_some_and(Operator::gives_truth));
+    op0 || op1
+}
+
+/// The recorded operators.
+fn operators(instruction: &Instruction) -> [Option<Operator>; 2] {
+    let [op0, op1] = [instruction.constants[0] & 0xFFFF, instruction.constants[0] >> 16];
+    [op0, op1].map(|code| (code != ABSENT >> 16).then(|| Operator::from_code(code as u8)))
 }
 
 fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost {

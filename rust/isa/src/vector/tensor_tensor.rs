@@ -8,7 +8,7 @@ use crate::machine::{Machine, Tables};
 use crate::operator::{Class, Operator, bits_of, same_bits};
 use crate::rules::{self, Rule};
 use crate::simd;
-use crate::table::{Definition, Exactness, Opcode, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, no_work};
 use crate::vector::stream_cost;
 use trn3_mem::{Space, View, Violation};
 use trn3_num::Dtype;
@@ -22,6 +22,7 @@ pub const DEFINITION: Definition = Definition {
         int32 and uint32 add, subtract and multiply are exact 32-bit integers that wrap. With engine.unknown GpSimdE \
         runs nl.power, and everything whose operands are all int32 or uint32 in SBUF; VectorE runs the rest.",
     source: "nki/api/nki/isa/__init__.py, tensor_tensor",
+    kind: Kind::Compute,
     engines: &[Engine::Vector, Engine::Gpsimd],
     parameters: &[
         Parameter {
@@ -49,6 +50,7 @@ pub const DEFINITION: Definition = Definition {
     exactness: Exactness::BitExact,
     build,
     execute,
+    hides_nan,
     cost,
     work: no_work,
 };
@@ -143,6 +145,10 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
         simd::binary(operator, x, y, out);
         Ok(())
     })
+}
+
+fn hides_nan(instruction: &Instruction) -> bool {
+    Operator::from_code(instruction.constants[0] as u8).gives_truth()
 }
 
 fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost {

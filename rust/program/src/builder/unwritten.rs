@@ -5,7 +5,7 @@
 
 use super::{Builder, Fill, FillValue};
 use crate::program::Taint;
-use trn3_isa::{Instruction, Opcode, Operand, Operator};
+use trn3_isa::{Instruction, Opcode, Operand};
 use trn3_mem::{Coverage, Fault, TensorId, View, Violation};
 use trn3_num::Dtype;
 
@@ -55,7 +55,7 @@ impl Builder {
     pub(super) fn check_initialized(&self, instruction: &Instruction) -> Result<(), Violation> {
         for (slot, operand) in instruction.operands.iter().enumerate() {
             let reads = instruction.reads >> slot & 1 == 1;
-            if !reads || self.scatters(instruction, operand) {
+            if !reads || self.scatters(instruction, slot) {
                 continue;
             }
             if !self.is_written(instruction, slot) {
@@ -82,14 +82,11 @@ impl Builder {
             }
             let id = operand.tensor.index();
             taint = Taint::joined(taint, self.bytes[id].taint);
-            if self.bytes[id].written == Coverage::Full || self.scatters(instruction, operand) {
+            if self.bytes[id].written == Coverage::Full || self.scatters(instruction, slot) {
                 continue;
             }
             // Rows named by an index are not known while recording.
-            let by_index = instruction.opcode == Opcode::DmaCopy
-                && instruction.operands[2].is_some()
-                && *operand == instruction.operands[1];
-            if by_index {
+            if instruction.is_dynamic(slot) {
                 self.poison(operand.tensor);
                 taint = Taint::joined(taint, self.taint_by_index(instruction, operand));
             } else if !self.is_written(instruction, slot) {
@@ -102,14 +99,17 @@ impl Builder {
         if let Some(taint) = &mut taint {
             taint.shows_as_nan &= !self.hides_nan(instruction);
         }
-        for operand in instruction.written_operands() {
+        for (slot, operand) in instruction.operands.iter().enumerate() {
+            if !instruction.is_written(slot) {
+                continue;
+            }
             let id = operand.tensor.index();
             let clean_before = self.bytes[id].written == Coverage::Full && self.bytes[id].taint.is_none();
             let bytes = self.tensors[id].bytes();
             if clean_before && taint.is_none() {
                 continue;
             }
-            if self.scatters(instruction, operand) {
+            if self.scatters(instruction, slot) {
                 // Which rows are written is not known while recording: the others are told apart by their poison.
                 if self.bytes[id].written != Coverage::Full {
                     self.poison(operand.tensor);
@@ -164,20 +164,14 @@ impl Builder {
 
     /// Whether an instruction makes something else of NaN.
     fn hides_nan(&self, instruction: &Instruction) -> bool {
-        let operators: &[u32] = match instruction.opcode {
-            Opcode::TensorTensor => &[instruction.constants[0] & 0xFF],
-            Opcode::TensorScalar => &[instruction.constants[0] & 0xFF, instruction.constants[0] >> 16],
-            _ => &[],
-        };
-        let truth = |code: &u32| Operator::ALL.get(*code as usize).is_some_and(|operator| operator.gives_truth());
         let mut targets = instruction.written_operands();
-        operators.iter().any(truth)
+        (instruction.opcode.definition().hides_nan)(instruction)
             || targets.any(|target| !holds_nan(self.patterns.table[target.pattern.0 as usize].dtype))
     }
 
-    /// Whether an operand is written at rows that an index names.
-    fn scatters(&self, instruction: &Instruction, operand: &Operand) -> bool {
-        instruction.opcode == Opcode::DmaCopy && instruction.reads & 1 == 1 && *operand == instruction.operands[0]
+    /// Whether an operand is written at a place that is known only when the instruction runs.
+    fn scatters(&self, instruction: &Instruction, slot: usize) -> bool {
+        instruction.is_written(slot) && instruction.is_dynamic(slot)
     }
 
     /// What an access by index to a tensor that is not written in full may bring. Only floats can tell afterwards.
