@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trn3._native import VirtualRegister
 from trn3._native import emit as _emit
 
 from . import _session
@@ -48,12 +49,29 @@ class NkiInstruction:
         self.name = name
 
 
+def register_alloc(x: int | None = None) -> VirtualRegister:
+    """Return a new register of the sequencers.
+
+    Parameters
+    ----------
+    x : int, optional
+        Its first value, 32 bits; without one it is undefined until something writes it.
+
+    Raises
+    ------
+    RuleError
+        register.value.
+    """
+    return _session.current("register_alloc").recorder.register(x)
+
+
 def get_nc_version() -> nc_version:
     """Return the generation of the NeuronCore that the kernel is recorded for (outside of one: the default target)."""
     return _session.generation()
 '''
 OTHERS = [
     "NkiInstruction",
+    "VirtualRegister",
     "dge_mode",
     "dma_engine",
     "engine",
@@ -63,6 +81,7 @@ OTHERS = [
     "nc_version",
     "oob_mode",
     "reduce_cmd",
+    "register_alloc",
     "scalar_engine",
     "tensor_engine",
     "unknown_engine",

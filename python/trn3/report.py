@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -69,6 +69,8 @@ class Report:
         What was recorded.
     table : Table
         The hardware table to time it on.
+    turns : sequence of int, optional
+        How often each dynamic loop of a run went round (`Run.turns`); without it, that must follow from constants.
 
     Notes
     -----
@@ -76,10 +78,10 @@ class Report:
     Utilisation counts the array's operations in BF16 equivalents, as the public profiler does.
     """
 
-    def __init__(self, program: _native.Program, table: _native.Table) -> None:
+    def __init__(self, program: _native.Program, table: _native.Table, turns: Sequence[int] | None = None) -> None:
         self.program = program
         self.table = table
-        self.timeline = _native.Timeline(program, table)
+        self.timeline = _native.Timeline(program, table, turns)
 
     @property
     def total_s(self) -> float:

@@ -36,6 +36,8 @@ class Run:
         The hardware table of its time.
     record_s, run_s : float
         Host seconds of recording and of computing the values.
+    turns : list of int
+        How often each dynamic loop went round, in the order in which they began.
     """
 
     result: Any
@@ -44,13 +46,14 @@ class Run:
     table: _native.Table
     record_s: float
     run_s: float
+    turns: list[int] = field(default_factory=list, repr=False)
     _report: Report | None = field(default=None, repr=False)
 
     @property
     def report(self) -> Report:
         """Time, engines, bytes and utilisation; made when first asked for."""
         if self._report is None:
-            self._report = Report(self.program, self.table)
+            self._report = Report(self.program, self.table, self.turns)
         return self._report
 
 
@@ -90,7 +93,7 @@ def run(kernel: Callable[..., Any], *args: Any, options: nki.RunOptions | None =
     if options is not None:
         made = nki.Kernel(made.func, options, made.grid)
     call = made.call(*args, **kwargs)
-    return Run(call.result, call.program, call.findings, load_table(call.target), call.record_s, call.run_s)
+    return Run(call.result, call.program, call.findings, load_table(call.target), call.record_s, call.run_s, call.turns)
 
 
 class Chip:
@@ -149,9 +152,9 @@ class Chip:
                 raise _wrong(name, f"is {array.dtype} {array.shape}", f"recorded for {dtype} {tuple(shape)}")
         start = time.perf_counter()
         names = [name for name, _, _ in program.inputs]
-        results, findings = execute(program, given, names, options)
+        results, findings, turns = execute(program, given, names, options)
         elapsed = time.perf_counter() - start
-        return Run(tuple(results), program, [*program.findings, *findings], self.table, 0.0, elapsed)
+        return Run(tuple(results), program, [*program.findings, *findings], self.table, 0.0, elapsed, turns)
 
 
 def _wrong(operand: str, value: str, limit: str) -> RuleError:

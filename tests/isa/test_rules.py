@@ -17,6 +17,18 @@ from trn3.nki import isa as nisa
 from trn3.nki import language as nl
 
 ELSEWHERE = {
+    "tensor.scalar_offset_bounds": "../nki/test_loops.py",
+    "tensor.scalar_offset": "../nki/test_loops.py",
+    "register.unwritten": "../nki/test_loops.py",
+    "loop.value": "../nki/test_loops.py",
+    "loop.unclosed": "../nki/test_loops.py",
+    "loop.tensor_scope": "../nki/test_loops.py",
+    "loop.bound": "../nki/test_loops.py",
+    "loop.condition": "../nki/test_loops.py",
+    "loop.step": "../nki/test_loops.py",
+    "register.value": "../nki/test_loops.py",
+    "register.frozen": "../nki/test_loops.py",
+    "register.element": "../nki/test_loops.py",
     "matmul.transpose_identity": "test_nc_transpose.py",
     "dma_copy.index_bounds": "test_dma_copy.py",
     "operand.free_dims_max": "a view has at most 5 dimensions: tensor.view",

@@ -88,6 +88,9 @@ ACTIVATIONS = [
 ]
 REDUCTIONS = {"sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
 OTHERS = {
+    "dynamic_range",
+    "fori_loop",
+    "while_loop",
     "NkiTensor",
     "MemoryRegion",
     "sbuf",

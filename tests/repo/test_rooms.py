@@ -46,8 +46,9 @@ def test_only_py_names_python():
 def test_no_file_has_grown_past_its_subject():
     long = {}
     for path in sources(".rs", ".py"):
-        lines = len(path.read_text().splitlines())
-        if lines > LINES_MAX:
+        text = path.read_text()
+        lines = len(text.splitlines())
+        if lines > LINES_MAX and "Generated from" not in text[:400]:
             long[str(path.relative_to(ROOT))] = lines
     assert not long
 

@@ -223,6 +223,7 @@ class Call:
     target: str
     record_s: float
     run_s: float
+    turns: list[int]
 
 
 @dataclass(frozen=True)
@@ -382,9 +383,9 @@ class Kernel:
         inputs = _Inputs(inspect.signature(self.func), args, kwargs)
         recorded, arrays = self._recorded(inputs)
         middle = time.perf_counter()
-        result, findings = _run(recorded, inputs, self.options, arrays)
+        result, findings, turns = _run(recorded, inputs, self.options, arrays)
         end = time.perf_counter()
-        return Call(result, recorded.program, findings, recorded.target, middle - start, end - middle)
+        return Call(result, recorded.program, findings, recorded.target, middle - start, end - middle, turns)
 
     def _recorded(self, inputs: _Inputs) -> tuple[_Recorded, list[np.ndarray[Any, Any]] | None]:
         """Return what the kernel records for these inputs, and the arrays of a recording that was made just now."""
@@ -478,7 +479,7 @@ def execute(
     names: list[str],
     options: RunOptions,
     ran: list[np.ndarray[Any, Any]] | None = None,
-) -> tuple[list[np.ndarray[Any, Any]], list[dict[str, Any]]]:
+) -> tuple[list[np.ndarray[Any, Any]], list[dict[str, Any]], list[int]]:
     """Compute a Program's values.
 
     Parameters
@@ -500,6 +501,8 @@ def execute(
         The outputs; one that is an input is the caller's own array.
     findings : list of dict
         What the run found.
+    turns : list of int
+        How often each dynamic loop went round, in the order in which they began.
     """
     lent = _lent(given) if ran is None else ran
     written = program.written_inputs
@@ -516,25 +519,26 @@ def execute(
     outputs: list[np.ndarray[Any, Any]] = []
     for (_, shape, dtype), source in zip(program.outputs, program.output_inputs, strict=True):
         outputs.append(lent[source] if source is not None else np.empty(shape, dtype))
-    findings = program.take_recorded_run(outputs) if ran is not None else None
-    if findings is None:
-        findings = program.run(lent, outputs, options.seed, options.stochastic_rounding, options.checks)
+    outcome = program.take_recorded_run(outputs) if ran is not None else None
+    if outcome is None:
+        outcome = program.run(lent, outputs, options.seed, options.stochastic_rounding, options.checks)
     for number in written:
         if lent[number] is not given[number]:
             np.copyto(given[number], lent[number])
     sources = zip(outputs, program.output_inputs, strict=True)
-    return [array if source is None else given[source] for array, source in sources], findings
+    findings, turns = outcome
+    return [array if source is None else given[source] for array, source in sources], findings, turns
 
 
 def _run(
     recorded: _Recorded, inputs: _Inputs, options: RunOptions, ran: list[np.ndarray[Any, Any]] | None
-) -> tuple[Any, list[dict[str, Any]]]:
-    results, findings = execute(recorded.program, inputs.arrays, inputs.names, options, ran)
+) -> tuple[Any, list[dict[str, Any]], list[int]]:
+    results, findings, turns = execute(recorded.program, inputs.arrays, inputs.names, options, ran)
     notices = [
         {"rule": rule, "message": text, "file": "", "line": 0, "instruction": "kernel"}
         for rule, text in recorded.notices
     ]
-    return _filled(recorded.returned, results), [*notices, *recorded.program.findings, *findings]
+    return _filled(recorded.returned, results), [*notices, *recorded.program.findings, *findings], turns
 
 
 def jit(func: Callable[..., Any] | None = None, **options: Any) -> Any:

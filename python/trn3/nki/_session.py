@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 from trn3 import _native
 from trn3.errors import RuleError, SpecError
@@ -32,6 +33,8 @@ class Session:
     grid: tuple[int, ...] = ()
     position: tuple[int, ...] = ()
     notices: list[str] = field(default_factory=list)
+    whiles: list[tuple[Any, Any]] = field(default_factory=list)
+    """Dynamic ``while`` loops that are open: where, and their condition."""
 
 
 _session: ContextVar[Session | None] = ContextVar("trn3.nki.session", default=None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trn3._native import VirtualRegister
 from trn3._native import emit as _emit
 
 from . import _session
@@ -15,6 +16,7 @@ from ._enums import dge_mode, dma_engine, engine, matmul_perf_mode, nc_version, 
 
 __all__ = [
     "NkiInstruction",
+    "VirtualRegister",
     "activation",
     "dge_mode",
     "dma_copy",
@@ -32,6 +34,10 @@ __all__ = [
     "oob_mode",
     "quantize_mx",
     "reduce_cmd",
+    "register_alloc",
+    "register_load",
+    "register_move",
+    "register_store",
     "scalar_engine",
     "tensor_copy",
     "tensor_engine",
@@ -56,6 +62,22 @@ class NkiInstruction:
 
     def __init__(self, name: str | None) -> None:
         self.name = name
+
+
+def register_alloc(x: int | None = None) -> VirtualRegister:
+    """Return a new register of the sequencers.
+
+    Parameters
+    ----------
+    x : int, optional
+        Its first value, 32 bits; without one it is undefined until something writes it.
+
+    Raises
+    ------
+    RuleError
+        register.value.
+    """
+    return _session.current("register_alloc").recorder.register(x)
 
 
 def get_nc_version() -> nc_version:
@@ -589,4 +611,101 @@ def dma_copy(
     nki/get-started/about/nki-dma-overview.rst.
     """
     _emit(11, name, dst, src, priority, oob_mode, dge_mode, engine)
+    return NkiInstruction(name)
+
+
+def register_move(
+    dst: Any,
+    src: Any,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Moves a constant or the value of another register into a register.
+
+    Registers are held by the sequencers of the engines that need them; each of those takes the time of its shortest
+    control instruction, since no figure for a move is published.
+
+    Parameters
+    ----------
+    dst
+        The register.
+    src
+        A 32-bit integer, or a register.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        register.value, register.frozen, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
+    nki/api/nki/isa/__init__.py, register_move.
+    """
+    _emit(12, name, dst, src)
+    return NkiInstruction(name)
+
+
+def register_load(
+    dst: Any,
+    src: Any,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Loads one element into a register, integers extended to 32 bits, float32 as its bits.
+
+    The sequencers that need the register stall for the load.
+
+    Parameters
+    ----------
+    dst
+        The register.
+    src
+        SBUF or HBM, one element of an integer type or float32.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        register.element, register.frozen, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
+    nki/api/nki/isa/__init__.py, register_load.
+    """
+    _emit(13, name, dst, src)
+    return NkiInstruction(name)
+
+
+def register_store(
+    dst: Any,
+    src: Any,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Stores the low bits of a register into one element.
+
+    One sequencer does it, in the time of a load: no figure for a store is published.
+
+    Parameters
+    ----------
+    dst
+        SBUF or HBM, one element of an integer type or float32.
+    src
+        The register.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        register.element, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
+    nki/api/nki/isa/__init__.py, register_store.
+    """
+    _emit(14, name, dst, src)
     return NkiInstruction(name)

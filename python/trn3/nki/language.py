@@ -37,6 +37,7 @@ from trn3.errors import RuleError
 
 from . import _session, isa
 from ._enums import MemoryRegion
+from ._loops import dynamic_range, fori_loop, while_loop
 
 NkiTensor = _native.NkiTensor
 
@@ -387,6 +388,9 @@ min = _reduction("min", minimum, "the smallest value")
 prod = _reduction("prod", multiply, "the product")
 
 __all__ = [
+    "while_loop",
+    "fori_loop",
+    "dynamic_range",
     "MemoryRegion",
     "NkiTensor",
     "Tensor",

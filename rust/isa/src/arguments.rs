@@ -26,6 +26,8 @@ pub enum Argument {
     Dtype(Dtype),
     /// A tensor or view.
     View(Box<View>),
+    /// A register of the sequencers.
+    Register(Register),
     /// A list or tuple.
     List(Vec<Argument>),
     /// Something else; its type's name.
@@ -50,9 +52,19 @@ impl Argument {
             Argument::List(items) => {
                 format!("({})", items.iter().map(Argument::describe).collect::<Vec<_>>().join(", "))
             }
+            Argument::Register(register) => format!("register {}", register.number),
             Argument::Other(kind) => format!("a {kind}"),
         }
     }
+}
+
+/// A register of the sequencers, as a kernel handles it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Register {
+    /// Its number within the kernel.
+    pub number: u32,
+    /// Whether a loop counts in it.
+    pub frozen: bool,
 }
 
 /// The arguments of one call, in the order of the instruction's parameters.
@@ -135,6 +147,17 @@ impl<'a> Arguments<'a> {
         match self.get(name) {
             Argument::None => Ok(None),
             _ => self.view(name).map(Some),
+        }
+    }
+
+    /// A register.
+    ///
+    /// # Errors
+    /// Something else was given.
+    pub fn register(&self, name: &'static str) -> Result<Register, Violation> {
+        match self.get(name) {
+            Argument::Register(register) => Ok(*register),
+            _ => Err(self.wrong(name, "a register")),
         }
     }
 

@@ -145,12 +145,21 @@ impl Context<'_> {
     pub fn reads(&mut self, instruction: &mut Instruction, slot: usize, view: &View) {
         instruction.operands[slot] = self.operand(view);
         instruction.reads |= 1 << slot;
+        self.note_dynamic(instruction, slot, view);
+    }
+
+    /// A place that a register moves is known only when the instruction runs.
+    fn note_dynamic(&self, instruction: &mut Instruction, slot: usize, view: &View) {
+        if view.scalar.is_some() {
+            instruction.dynamic |= 1 << slot;
+        }
     }
 
     /// Puts a view into a slot that is written.
     pub fn writes(&mut self, instruction: &mut Instruction, slot: usize, view: &View) {
         instruction.operands[slot] = self.operand(view);
         instruction.writes |= 1 << slot;
+        self.note_dynamic(instruction, slot, view);
     }
 
     /// Checks an on-chip operand: memory, partitions, dimensions.

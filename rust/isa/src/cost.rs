@@ -66,6 +66,21 @@ pub enum Generation {
     Static,
 }
 
+/// What a sequencer does by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// Moves a register.
+    Move,
+    /// Reads or writes an element of SBUF.
+    AccessSbuf,
+    /// Reads or writes an element of HBM.
+    AccessHbm,
+    /// Compares and branches.
+    Branch,
+    /// Goes round a loop.
+    LoopBack,
+}
+
 /// What an instruction costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cost {
@@ -75,6 +90,8 @@ pub enum Cost {
     Multiply(Multiply),
     /// DMA.
     Transfer(Transfer),
+    /// A sequencer.
+    Control(Control),
 }
 
 /// Useful work of an instruction, for utilisation figures.

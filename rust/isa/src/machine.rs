@@ -23,6 +23,24 @@ pub struct Registers {
     pub scalar: Accumulators,
     /// VectorE's accumulators.
     pub vector: Accumulators,
+    /// The kernel's scalar registers, 32 bits each.
+    scalars: Vec<u32>,
+}
+
+impl Registers {
+    /// The bits of a scalar register; 0 if nothing has written it.
+    pub fn scalar_value(&self, number: u32) -> u32 {
+        self.scalars.get(number as usize).copied().unwrap_or(0)
+    }
+
+    /// Writes a scalar register.
+    pub fn set_scalar_value(&mut self, number: u32, value: u32) {
+        let number = number as usize;
+        if self.scalars.len() <= number {
+            self.scalars.resize(number + 1, 0);
+        }
+        self.scalars[number] = value;
+    }
 }
 
 /// Buffers that instructions reuse.

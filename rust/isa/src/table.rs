@@ -26,6 +26,10 @@ pub enum Kind {
     Compute,
     /// The DMA engines; the queue's sequencer only triggers it.
     Transfer,
+    /// The sequencers, each with its own copy of a register.
+    Register,
+    /// The sequencers, which go round a loop.
+    Loop,
 }
 
 /// An instruction: what it takes, what it checks, what it does and what it costs.
@@ -92,12 +96,22 @@ instructions! {
     QuantizeMx = crate::vector::quantize_mx,
     Iota = crate::gpsimd::iota,
     DmaCopy = crate::dma::dma_copy,
+    RegisterMove = crate::control::register_move,
+    RegisterLoad = crate::control::register_load,
+    RegisterStore = crate::control::register_store,
+    LoopBegin = crate::control::loops::begin,
+    LoopEnd = crate::control::loops::end,
 }
 
 impl Opcode {
     /// Whether the DMA engines carry it out.
     pub fn is_transfer(self) -> bool {
         self.definition().kind == Kind::Transfer
+    }
+
+    /// Whether the sequencers carry it out by themselves.
+    pub fn is_control(self) -> bool {
+        matches!(self.definition().kind, Kind::Register | Kind::Loop)
     }
 
     /// The instruction of that name.

@@ -8,6 +8,7 @@
 mod coverage;
 mod error;
 mod memory;
+mod runs;
 mod tensor;
 mod tile;
 mod view;
@@ -17,4 +18,4 @@ pub use error::{Fault, Parts, Violation};
 pub use memory::{Bytes, HostBytes, Memory, Slab};
 pub use tensor::{Role, Space, TensorId, TensorInfo};
 pub use tile::{Geometry, Tile, TileMut};
-pub use view::{Dim, Dims, Index, Pattern, RANK_MAX, Shape, View};
+pub use view::{Dim, Dims, Index, Pattern, RANK_MAX, ScalarOffset, Shape, View};

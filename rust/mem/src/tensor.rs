@@ -134,6 +134,7 @@ impl TensorInfo {
             partition_elements: self.partition_elements() as i64,
             size: self.size() as i64,
             index: None,
+            scalar: None,
         }
     }
 }

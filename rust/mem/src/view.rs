@@ -4,6 +4,7 @@
 //! and the access-pattern guide (`nki-aps.rst`); decisions where they disagree are in `docs/contract.md`.
 
 use crate::error::Violation;
+use crate::runs::ByteRuns;
 use crate::tensor::{Space, TensorId};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -27,6 +28,15 @@ pub struct Dim {
 /// The dimensions of a view, outermost first.
 pub type Dims = SmallVec<[Dim; RANK_MAX]>;
 
+/// A start that a register moves while the kernel runs (`scalar_offset`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ScalarOffset {
+    /// Number of the register.
+    pub register: u32,
+    /// Elements of storage for each unit of the register.
+    pub stride: i64,
+}
+
 /// The part of a view that many views share.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pattern {
@@ -34,6 +44,8 @@ pub struct Pattern {
     pub dtype: Dtype,
     /// Strides and counts.
     pub dims: Dims,
+    /// What moves the start at run time.
+    pub scalar: Option<ScalarOffset>,
 }
 
 /// One item of a subscript.
@@ -76,6 +88,8 @@ pub struct View {
     pub size: i64,
     /// Row numbers that replace the leading coordinate (`vector_offset`), a view of shape (P, 1) in SBUF.
     pub index: Option<Box<View>>,
+    /// A register that moves the start (`scalar_offset`); bounds hold where it is 0, and are checked again at run time.
+    pub scalar: Option<ScalarOffset>,
 }
 
 impl View {
@@ -124,7 +138,7 @@ impl View {
 
     /// The part that other views share.
     pub fn pattern(&self) -> Pattern {
-        Pattern { dtype: self.dtype, dims: self.dims.clone() }
+        Pattern { dtype: self.dtype, dims: self.dims.clone(), scalar: self.scalar }
     }
 
     /// The dimensions with neighbours merged and ones dropped: few strides, the same order of elements.
@@ -509,7 +523,7 @@ impl View {
                 && self.offset * old % new == 0
                 && scaled
                 && self.partition_elements * old % new == 0);
-        if !fits || self.index.is_some() {
+        if !fits || self.index.is_some() || (self.scalar.is_some() && old != new) {
             return Err(self.fail(
                 "view",
                 format!("{} {:?} as {}", self.dtype.name(), self.shape().as_slice(), dtype.name()),
@@ -544,6 +558,14 @@ impl View {
         view.size = self.size * old / new;
         view.dims = Dims::new();
         let text = || format!("{pattern:?} at {offset}");
+        if self.scalar.is_some() || self.index.is_some() {
+            return Err(self.fail(
+                "ap",
+                text(),
+                "the view is found at run time already".into(),
+                "take the access pattern of the tensor itself",
+            ));
+        }
         if pattern.is_empty() || pattern.len() > RANK_MAX || self.offset * old % new != 0 {
             return Err(self.fail("ap", text(), format!("1 to {RANK_MAX} pairs, on whole elements"), "rewrite it"));
         }
@@ -639,52 +661,4 @@ fn split(merged: &[Dim], shape: &[u32]) -> Option<Dims> {
         dims.reverse();
         dims
     })
-}
-
-/// Iterator over the byte runs of a view.
-#[derive(Debug, Clone)]
-pub struct ByteRuns {
-    dims: Dims,
-    counter: SmallVec<[u32; RANK_MAX]>,
-    at: i64,
-    element_bytes: u64,
-    run_bytes: u64,
-    left: u64,
-}
-
-impl ByteRuns {
-    fn new(mut dims: Dims, offset: i64, element_bytes: u64) -> Self {
-        let inner = *dims.last().expect("merged dimensions are never empty");
-        let run_elements = if inner.stride == 1 || inner.count == 1 {
-            dims.pop();
-            u64::from(inner.count)
-        } else {
-            1
-        };
-        let left = dims.iter().map(|dim| u64::from(dim.count)).product();
-        let counter = SmallVec::from_elem(0, dims.len());
-        ByteRuns { dims, counter, at: offset, element_bytes, run_bytes: run_elements * element_bytes, left }
-    }
-}
-
-impl Iterator for ByteRuns {
-    type Item = (u64, u64);
-
-    fn next(&mut self) -> Option<(u64, u64)> {
-        if self.left == 0 {
-            return None;
-        }
-        let run = (self.at as u64 * self.element_bytes, self.run_bytes);
-        self.left -= 1;
-        for (dim, position) in self.dims.iter().zip(&mut self.counter).rev() {
-            *position += 1;
-            self.at += dim.stride;
-            if *position < dim.count {
-                break;
-            }
-            self.at -= dim.stride * i64::from(dim.count);
-            *position = 0;
-        }
-        Some(run)
-    }
 }

@@ -1,18 +1,29 @@
-//! The queues of a core and the order in which their instructions issue.
+//! The queues of the cores and the order in which their instructions issue.
 
 use crate::array::Array;
+use crate::stream::{CoreProgram, Instances, Stream as CoreStream};
+use std::collections::HashMap;
 use thiserror::Error;
-use trn3_isa::{Cost, Engine, Generation, Stream, Transfer};
-use trn3_program::Program;
+use trn3_isa::{Control, Cost, Engine, Generation, Stream, Transfer, sequencers_of};
+use trn3_program::ExpandError;
 use trn3_sim::{Clock, Picos};
-use trn3_spec::{SemaphoreSpec, Target};
+use trn3_spec::{PerEngine, SemaphoreSpec, SequencerSpec, Target};
 
 /// Carries transfers.
 pub trait Mover {
-    /// Starts the transfer of `instruction`, triggered at `trigger`; gives how long the issuer is busy with it.
-    fn submit(&mut self, trigger: Picos, instruction: u32, transfer: &Transfer, issuer: Engine) -> Picos;
-    /// The next transfer that is done until `limit`: its instruction and when a consumer may go on.
-    fn next_done(&mut self, limit: Picos) -> Option<(u32, Picos)>;
+    /// Starts a transfer of `core`, triggered at `trigger`; gives how long the issuer is busy with it.
+    fn submit(&mut self, trigger: Picos, ticket: Ticket, transfer: &Transfer, issuer: Engine) -> Picos;
+    /// The next transfer that is done until `limit`, and when a consumer may go on.
+    fn next_done(&mut self, limit: Picos) -> Option<(Ticket, Picos)>;
+}
+
+/// Which instance of which core a transfer belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    /// Number of the core.
+    pub core: u8,
+    /// Number of the instance.
+    pub instance: u32,
 }
 
 /// What an instruction waited for.
@@ -24,9 +35,11 @@ pub enum Cause {
     Engine(Engine),
     /// A transfer.
     Dma,
+    /// The other core of the pair.
+    Core,
 }
 
-/// When an instruction ran.
+/// When an instance ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InstructionTime {
     /// When it issued.
@@ -39,11 +52,26 @@ pub struct InstructionTime {
     pub cause: Cause,
 }
 
-/// The times of a Program's instructions, in program order.
+/// A control instruction on one of the sequencers that carry it out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ControlTime {
+    /// The instance.
+    pub instance: u32,
+    /// Whose sequencer.
+    pub engine: Engine,
+    /// When, and what it waited for.
+    pub time: InstructionTime,
+}
+
+/// The times of what a core ran, in program order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Schedule {
-    /// One entry an instruction.
+    /// Which instruction each entry is.
+    pub instances: Instances,
+    /// One entry an instance; of a control instruction, from its first sequencer to its last.
     pub times: Vec<InstructionTime>,
+    /// Control instructions by sequencer.
+    pub control: Vec<ControlTime>,
 }
 
 impl Schedule {
@@ -62,12 +90,37 @@ pub enum ScheduleError {
         /// Each engine that waits, its instruction, and what for.
         waiting: String,
     },
+    /// The turns of a loop are not known.
+    #[error(transparent)]
+    Expand(#[from] ExpandError),
+}
+
+const UNKNOWN: Picos = Picos(u64::MAX);
+
+/// Schedules what the cores of a pair run, or one core alone.
+///
+/// # Errors
+/// [`ScheduleError::Deadlock`] if instructions wait for each other, [`ScheduleError::Expand`] if a loop's turns are not
+/// known.
+pub fn schedule(
+    programs: &[CoreProgram<'_>],
+    target: &Target,
+    mover: &mut dyn Mover,
+) -> Result<Vec<Schedule>, ScheduleError> {
+    let streams = programs.iter().map(CoreStream::new).collect::<Result<Vec<_>, _>>()?;
+    let cores = streams.iter().enumerate().map(|(number, stream)| Core::new(number as u8, stream, target));
+    let mut scheduler = Scheduler { target, cores: cores.collect(), flying: 0 };
+    scheduler.run(mover)?;
+    let finished = scheduler.cores.into_iter().map(|core| (core.times, core.control)).collect::<Vec<_>>();
+    let schedules = streams.into_iter().zip(finished);
+    Ok(schedules.map(|(stream, (times, control))| Schedule { instances: stream.instances, times, control }).collect())
 }
 
 /// One engine's queue.
 struct Queue {
+    engine: Engine,
     clock: Clock,
-    instructions: Vec<u32>,
+    instances: Vec<u32>,
     head: usize,
     free: Picos,
     interval_min: u64,
@@ -83,51 +136,85 @@ struct Candidate {
     cause: Cause,
 }
 
-const UNKNOWN: Picos = Picos(u64::MAX);
+/// One core's queues and what has become of its instances.
+struct Core<'a> {
+    number: u8,
+    stream: &'a CoreStream<'a>,
+    waits: Waits<'a>,
+    sequencer: &'a SequencerSpec,
+    queues: Vec<Queue>,
+    array: Array,
+    times: Vec<InstructionTime>,
+    control: Vec<ControlTime>,
+    /// What a consumer waits for: the end, or for a transfer the end plus its semaphore's way.
+    done: Vec<Picos>,
+    /// Sequencers that have yet to carry out an instance; 0 for all but control instructions.
+    copies: HashMap<u32, u32>,
+    left: usize,
+}
 
-/// Schedules a Program on one core.
-///
-/// # Errors
-/// [`ScheduleError::Deadlock`] if instructions wait for each other.
-pub fn schedule(program: &Program, target: &Target, mover: &mut dyn Mover) -> Result<Schedule, ScheduleError> {
-    let tables = program.tables();
-    let core = &target.core;
-    let clocks = [
-        (core.tensor.clock_hz, core.tensor.interval_min_cycles),
-        (core.vector.clock_hz, core.vector.interval_min_cycles),
-        (core.scalar.clock_hz, core.scalar.interval_min_cycles),
-        (core.gpsimd.clock_hz, core.gpsimd.interval_min_cycles),
-        (core.sync.clock_hz, 0),
-    ];
-    let mut queues: Vec<Queue> = clocks
-        .into_iter()
-        .map(|(hz, interval_min)| Queue {
+impl<'a> Core<'a> {
+    fn new(number: u8, stream: &'a CoreStream<'a>, target: &'a Target) -> Core<'a> {
+        let core = &target.core;
+        let clocks = [
+            (core.tensor.clock_hz, core.tensor.interval_min_cycles),
+            (core.vector.clock_hz, core.vector.interval_min_cycles),
+            (core.scalar.clock_hz, core.scalar.interval_min_cycles),
+            (core.gpsimd.clock_hz, core.gpsimd.interval_min_cycles),
+            (core.sync.clock_hz, 0),
+        ];
+        let queues = clocks.into_iter().zip(Engine::ALL).map(|((hz, interval_min), engine)| Queue {
+            engine,
             clock: Clock::new(hz),
-            instructions: Vec::new(),
+            instances: Vec::new(),
             head: 0,
             free: Picos::ZERO,
             interval_min: u64::from(interval_min),
             candidate: None,
             stale: true,
-        })
-        .collect();
-    for (at, instruction) in program.instructions.iter().enumerate() {
-        queues[instruction.engine as usize].instructions.push(at as u32);
+        });
+        let unknown = InstructionTime { issue: UNKNOWN, end: UNKNOWN, stall: Picos::ZERO, cause: Cause::None };
+        let mut made = Core {
+            number,
+            stream,
+            waits: Waits { semaphore: &core.semaphore, software_wake: Picos(target.chip.dma.swdge.wake_ps) },
+            sequencer: &core.sequencer,
+            queues: queues.collect(),
+            array: Array::new(&core.tensor),
+            times: vec![unknown; stream.len()],
+            control: Vec::new(),
+            done: vec![UNKNOWN; stream.len()],
+            copies: HashMap::new(),
+            left: 0,
+        };
+        for at in 0..stream.len() {
+            made.enqueue(at as u32);
+        }
+        made
     }
-    let mut array = Array::new(&core.tensor);
-    let waits = Waits { semaphore: &core.semaphore, software_wake: Picos(target.chip.dma.swdge.wake_ps) };
-    let unknown = InstructionTime { issue: UNKNOWN, end: UNKNOWN, stall: Picos::ZERO, cause: Cause::None };
-    let mut times = vec![unknown; program.instructions.len()];
-    // What a consumer waits for: the end, or for a transfer the end plus its semaphore's way.
-    let mut done = vec![UNKNOWN; program.instructions.len()];
-    let mut left = program.instructions.len();
-    let mut flying = 0usize;
-    while left > 0 || flying > 0 {
+
+    /// Puts an instance into its queue; a control instruction goes to every sequencer that carries it out.
+    fn enqueue(&mut self, at: u32) {
+        let instruction = self.stream.instruction(at as usize);
+        if !instruction.opcode.is_control() {
+            self.queues[instruction.engine as usize].instances.push(at);
+            self.left += 1;
+            return;
+        }
+        for engine in sequencers_of(instruction) {
+            self.queues[engine as usize].instances.push(at);
+            self.left += 1;
+            *self.copies.entry(at).or_insert(0) += 1;
+        }
+    }
+
+    /// When each queue's head could issue: the earliest, and its queue.
+    fn next(&mut self) -> Option<(Picos, usize)> {
         let mut next: Option<(Picos, usize)> = None;
-        for (number, queue) in queues.iter_mut().enumerate() {
+        for (number, queue) in self.queues.iter_mut().enumerate() {
             if queue.stale {
                 queue.stale = false;
-                queue.candidate = candidate(program, queue, &done, &waits);
+                queue.candidate = candidate(self.stream, queue, &self.done, &self.waits);
             }
             if let Some(candidate) = &queue.candidate
                 && next.is_none_or(|(issue, _)| candidate.issue < issue)
@@ -135,57 +222,144 @@ pub fn schedule(program: &Program, target: &Target, mover: &mut dyn Mover) -> Re
                 next = Some((candidate.issue, number));
             }
         }
-        let limit = next.map_or(Picos(u64::MAX), |(issue, _)| issue);
-        if flying > 0
-            && let Some((instruction, consumer)) = mover.next_done(limit)
-        {
-            flying -= 1;
-            let at = instruction as usize;
-            times[at].end = consumer;
-            done[at] = consumer;
-            queues.iter_mut().for_each(|queue| queue.stale |= queue.candidate.is_none());
-            continue;
-        }
-        let Some((_, number)) = next else {
-            return Err(ScheduleError::Deadlock { waiting: describe(program, &queues, &done) });
+        next
+    }
+
+    /// An instance is done: queues that waited for it look again.
+    fn complete(&mut self, at: usize, end: Picos) {
+        self.times[at].end = end;
+        self.done[at] = end;
+        self.wake();
+    }
+
+    fn wake(&mut self) {
+        self.queues.iter_mut().for_each(|queue| queue.stale |= queue.candidate.is_none());
+    }
+
+    /// Carries out a control instruction on one sequencer.
+    fn control(&mut self, at: u32, engine: Engine, begun: InstructionTime, what: Control) {
+        let sequencer = self.sequencer;
+        let each = match what {
+            Control::Move => &sequencer.semaphore_wait,
+            Control::Branch => &sequencer.branch,
+            Control::LoopBack => &sequencer.loop_back,
+            Control::AccessSbuf | Control::AccessHbm => &sequencer.semaphore_wait,
         };
-        let queue = &mut queues[number];
-        let at = queue.instructions[queue.head] as usize;
+        let span = Picos(match what {
+            Control::AccessSbuf => sequencer.register_load_sbuf_ps,
+            Control::AccessHbm => sequencer.register_load_hbm_ps,
+            _ => of_engine(each, engine),
+        });
+        let end = begun.issue + span;
+        self.queues[engine as usize].free = end;
+        self.control.push(ControlTime { instance: at, engine, time: InstructionTime { end, ..begun } });
+        let time = &mut self.times[at as usize];
+        if time.issue == UNKNOWN || begun.issue < time.issue {
+            *time = InstructionTime { end: time.end, ..begun };
+        }
+        time.end = if time.end == UNKNOWN { end } else { time.end.max(end) };
+        let left = self.copies.get_mut(&at).expect("a control instruction has sequencers");
+        *left -= 1;
+        if *left == 0 {
+            self.copies.remove(&at);
+            let end = self.times[at as usize].end;
+            self.complete(at as usize, end);
+        }
+    }
+}
+
+/// A constant of an engine's sequencer.
+fn of_engine(spans: &PerEngine, engine: Engine) -> u64 {
+    match engine {
+        Engine::Tensor => spans.tensor_ps,
+        Engine::Vector => spans.vector_ps,
+        Engine::Scalar => spans.scalar_ps,
+        Engine::Gpsimd => spans.gpsimd_ps,
+        Engine::Sync => spans.sync_ps,
+    }
+}
+
+/// The event loop over all cores.
+struct Scheduler<'a> {
+    target: &'a Target,
+    cores: Vec<Core<'a>>,
+    flying: usize,
+}
+
+impl Scheduler<'_> {
+    fn run(&mut self, mover: &mut dyn Mover) -> Result<(), ScheduleError> {
+        while self.flying > 0 || self.cores.iter().any(|core| core.left > 0) {
+            let mut next: Option<(Picos, usize, usize)> = None;
+            for (number, core) in self.cores.iter_mut().enumerate() {
+                if let Some((issue, queue)) = core.next()
+                    && next.is_none_or(|(earliest, ..)| issue < earliest)
+                {
+                    next = Some((issue, number, queue));
+                }
+            }
+            let limit = next.map_or(UNKNOWN, |(issue, ..)| issue);
+            if self.flying > 0
+                && let Some((ticket, consumer)) = mover.next_done(limit)
+            {
+                self.flying -= 1;
+                self.landed(ticket, consumer);
+                continue;
+            }
+            let Some((_, core, queue)) = next else {
+                let waiting = self.cores.iter().flat_map(describe).collect::<Vec<_>>().join("; ");
+                return Err(ScheduleError::Deadlock { waiting });
+            };
+            self.issue(core, queue, mover);
+        }
+        Ok(())
+    }
+
+    fn landed(&mut self, ticket: Ticket, consumer: Picos) {
+        self.cores[usize::from(ticket.core)].complete(ticket.instance as usize, consumer);
+    }
+
+    /// Issues the head of a queue.
+    fn issue(&mut self, core: usize, number: usize, mover: &mut dyn Mover) {
+        let core = &mut self.cores[core];
+        let queue = &mut core.queues[number];
+        let at = queue.instances[queue.head] as usize;
         let Candidate { ready, issue, cause } = queue.candidate.take().expect("the queue was chosen for its candidate");
         queue.head += 1;
         queue.stale = true;
-        left -= 1;
-        let instruction = &program.instructions[at];
-        let definition = instruction.opcode.definition();
-        let time = &mut times[at];
-        time.issue = issue;
-        time.stall = if ready > queue.free { ready - queue.free } else { Picos::ZERO };
-        time.cause = if ready > queue.free { cause } else { Cause::None };
-        match (definition.cost)(instruction, &tables, target) {
+        core.left -= 1;
+        let instruction = core.stream.instruction(at);
+        let stall = if ready > queue.free { ready - queue.free } else { Picos::ZERO };
+        let cause = if ready > queue.free { cause } else { Cause::None };
+        let begun = InstructionTime { issue, end: UNKNOWN, stall, cause };
+        let cost = (instruction.opcode.definition().cost)(instruction, &core.stream.program.tables(), self.target);
+        if !matches!(cost, Cost::Control(_)) {
+            core.times[at] = begun;
+        }
+        match cost {
             Cost::Stream(Stream { stream, latency, overhead }) => {
-                time.end = issue + queue.clock.span(latency + stream);
-                done[at] = time.end;
+                let end = issue + queue.clock.span(latency + stream);
                 queue.free = issue + queue.clock.span(queue.interval_min.max(stream + overhead));
+                core.complete(at, end);
             }
             Cost::Multiply(multiply) => {
                 // Its LoadStationary may run in the shadow of the product before it: only its operands hold it back.
-                let product = array.take(ready, &multiply);
-                time.issue = product.start;
-                time.end = product.end;
-                done[at] = time.end;
+                let product = core.array.take(ready, &multiply);
+                core.times[at].issue = product.start;
                 queue.free = product.last_start;
+                core.complete(at, product.end);
             }
             Cost::Transfer(transfer) => {
-                let busy = mover.submit(issue, at as u32, &transfer, instruction.engine);
-                flying += 1;
+                let ticket = Ticket { core: core.number, instance: at as u32 };
+                let busy = mover.submit(issue, ticket, &transfer, instruction.engine);
+                self.flying += 1;
                 queue.free = issue + busy;
             }
-        }
-        if done[at] != UNKNOWN {
-            queues.iter_mut().for_each(|queue| queue.stale |= queue.candidate.is_none());
+            Cost::Control(what) => {
+                let engine = queue.engine;
+                core.control(at as u32, engine, begun, what);
+            }
         }
     }
-    Ok(Schedule { times })
 }
 
 /// Latencies from a producer's end to a consumer's issue.
@@ -215,19 +389,19 @@ impl Waits<'_> {
 }
 
 /// When the head of a queue could issue, if all its producers are done.
-fn candidate(program: &Program, queue: &Queue, done: &[Picos], waits: &Waits<'_>) -> Option<Candidate> {
-    let at = *queue.instructions.get(queue.head)? as usize;
-    let instruction = &program.instructions[at];
+fn candidate(stream: &CoreStream<'_>, queue: &Queue, done: &[Picos], waits: &Waits<'_>) -> Option<Candidate> {
+    let at = *queue.instances.get(queue.head)? as usize;
+    let instruction = stream.instruction(at);
     let triggers = instruction.opcode.is_transfer().then(|| trn3_isa::generation_of(instruction));
     let (mut ready, mut cause) = (Picos::ZERO, Cause::None);
-    for &producer in program.edges.producers(at) {
+    for &producer in stream.producers(at) {
         let end = done[producer as usize];
         if end == UNKNOWN {
             return None;
         }
-        let source = &program.instructions[producer as usize];
+        let source = stream.instruction(producer as usize);
         let engine = (!source.opcode.is_transfer()).then_some(source.engine);
-        let at = end + waits.latency(engine, instruction.engine, triggers);
+        let at = end + waits.latency(engine, queue.engine, triggers);
         if at > ready {
             ready = at;
             cause = engine.map_or(Cause::Dma, Cause::Engine);
@@ -236,18 +410,20 @@ fn candidate(program: &Program, queue: &Queue, done: &[Picos], waits: &Waits<'_>
     Some(Candidate { ready, issue: ready.max(queue.free), cause })
 }
 
-fn describe(program: &Program, queues: &[Queue], done: &[Picos]) -> String {
+/// Each queue of a core that waits: its instruction, and what for.
+fn describe(core: &Core<'_>) -> Vec<String> {
     let mut waiting = Vec::new();
-    for queue in queues {
-        let Some(&at) = queue.instructions.get(queue.head) else { continue };
-        let instruction = &program.instructions[at as usize];
-        let producers = program.edges.producers(at as usize).iter().filter(|p| done[**p as usize] == UNKNOWN);
+    for queue in &core.queues {
+        let Some(&at) = queue.instances.get(queue.head) else { continue };
+        let instruction = core.stream.instruction(at as usize);
+        let producers = core.stream.producers(at as usize).iter().filter(|p| core.done[**p as usize] == UNKNOWN);
         waiting.push(format!(
-            "{} waits at instruction {at} ({}) for instructions {:?}",
-            instruction.engine.name(),
+            "{} of core {} waits at instruction {at} ({}) for instructions {:?}",
+            queue.engine.name(),
+            core.number,
             instruction.opcode.definition().name,
             producers.collect::<Vec<_>>()
         ));
     }
-    waiting.join("; ")
+    waiting
 }

@@ -12,5 +12,7 @@
 
 mod array;
 mod core;
+mod stream;
 
-pub use crate::core::{Cause, InstructionTime, Mover, Schedule, ScheduleError, schedule};
+pub use crate::core::{Cause, ControlTime, InstructionTime, Mover, Schedule, ScheduleError, Ticket, schedule};
+pub use stream::{CoreProgram, Instances};

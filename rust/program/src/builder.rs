@@ -1,7 +1,9 @@
 //! The recorder: takes instructions one at a time and knows what they have written.
 
+mod control;
 mod unwritten;
 
+use self::control::Loops;
 use self::unwritten::Bytes;
 use crate::dependencies;
 use crate::liveness;
@@ -120,6 +122,7 @@ pub struct Builder {
     fills: Vec<Fill>,
     findings: Vec<Finding>,
     hbm_bytes: u64,
+    loops: Loops,
 }
 
 impl Builder {
@@ -145,6 +148,7 @@ impl Builder {
             fills: Vec::new(),
             findings: Vec::new(),
             hbm_bytes: 0,
+            loops: Loops::default(),
         }
     }
 
@@ -224,6 +228,7 @@ impl Builder {
         });
         let view = info.view(id);
         self.tensors.push(info);
+        self.loops.declared();
         Ok(view)
     }
 
@@ -372,6 +377,7 @@ impl Builder {
         if matches!(opcode, Opcode::NcMatmul | Opcode::NcMatmulMx) {
             self.resolve_accumulation(&mut instruction)?;
         }
+        self.check_control(&instruction)?;
         if self.options.uninitialized == Uninitialized::Stop {
             self.check_initialized(&instruction)?;
         }
@@ -400,6 +406,7 @@ impl Builder {
         view.dtype = pattern.dtype;
         view.dims = pattern.dims.clone();
         view.offset = operand.offset;
+        view.scalar = pattern.scalar;
         view
     }
 
@@ -410,6 +417,11 @@ impl Builder {
         let id = operand.tensor.index();
         match accumulate_of(instruction) {
             Accumulate::Overwrite => {}
+            Accumulate::Auto if instruction.is_dynamic(0) => {
+                // Which bytes it writes is not known: the first product of the tensor overwrites.
+                let first = self.bytes[id].product == Coverage::Empty;
+                set_accumulate(instruction, if first { Accumulate::Overwrite } else { Accumulate::Add });
+            }
             Accumulate::Add => {
                 if !self.bytes[id].product.covers(view.byte_runs()) {
                     let violation = Violation::new(
@@ -487,11 +499,13 @@ impl Builder {
                 self.poison(output);
             }
         }
-        let lives = liveness::lifetimes(self.tensors.len(), &self.instructions);
+        self.assign_sequencers();
+        let loops = std::mem::take(&mut self.loops.all);
+        let lives = liveness::lifetimes(self.tensors.len(), &self.instructions, &loops);
         let mut is_output = vec![false; self.tensors.len()];
         outputs.iter().for_each(|output| is_output[output.index()] = true);
         let (places, slabs) = placement::place(&self.target, &self.tensors, &lives, &is_output)?;
-        let edges = dependencies::derive(&self.instructions, &self.tables(), &places, &lives);
+        let edges = dependencies::derive(&self.instructions, &loops, &self.tables(), &places);
         let taints = outputs.iter().map(|output| self.bytes[output.index()].taint).collect();
         self.fills.sort_by_key(|fill| fill.before);
         Ok(Program {
@@ -514,6 +528,7 @@ impl Builder {
             places,
             slabs,
             edges,
+            loops,
         })
     }
 }

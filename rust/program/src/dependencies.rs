@@ -6,11 +6,11 @@
 //! Of several producers on one compute engine only the last is kept, since an engine completes in order; transfers are
 //! all kept.
 
-use crate::liveness::Lifetime;
+use crate::loops::{self, Loop};
 use crate::program::Place;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trn3_isa::{Engine, Instruction, Operand, Tables};
+use trn3_isa::{Engine, Instruction, Kind, Operand, Tables};
 use trn3_mem::{Space, TensorInfo};
 
 /// Producers of each instruction, in one arena.
@@ -111,7 +111,8 @@ fn row_bytes(info: &TensorInfo) -> u64 {
 
 #[derive(Debug, Clone, Copy)]
 struct Access {
-    instruction: u32,
+    /// The visit of the instruction, in the order of the walk.
+    visit: u32,
     /// The compute engine, or none for a transfer.
     engine: Option<Engine>,
     area: Area,
@@ -177,7 +178,7 @@ impl History {
 /// Holds an access against earlier ones: notes those it must wait for, and drops those that nobody else need know.
 fn meet(earlier: &mut Vec<Access>, access: &Access, whole: bool, producers: &mut Vec<(Option<Engine>, u32)>) {
     earlier.retain(|earlier| {
-        if earlier.instruction == access.instruction {
+        if earlier.visit == access.visit {
             return true;
         }
         let conflict = (access.writes || earlier.writes) && earlier.area.meets(&access.area);
@@ -186,7 +187,7 @@ fn meet(earlier: &mut Vec<Access>, access: &Access, whole: bool, producers: &mut
         let same = access.engine.is_some() && access.engine == earlier.engine;
         let in_order = same && (access.writes || access.engine == Some(Engine::Tensor));
         if conflict && !in_order {
-            producers.push((earlier.engine, earlier.instruction));
+            producers.push((earlier.engine, earlier.visit));
         }
         let replaced = access.writes && whole && access.area.contains(&earlier.area);
         let repeated = earlier.writes == access.writes
@@ -226,40 +227,84 @@ impl Owners {
 }
 
 /// Derives the edges of a placed program.
-pub(crate) fn derive(
-    instructions: &[Instruction],
-    tables: &Tables<'_>,
-    places: &[Place],
-    lives: &[Option<Lifetime>],
-) -> Edges {
-    let mut histories: Vec<History> = vec![History::default(); tables.tensors.len()];
-    let mut owners = [Owners::default(), Owners::default()];
+///
+/// Every loop is walked twice, so that what a turn leaves to the next one is met. An edge then means: wait for the last
+/// time that the producer ran before.
+pub(crate) fn derive(instructions: &[Instruction], loops: &[Loop], tables: &Tables<'_>, places: &[Place]) -> Edges {
+    let mut walker = Walker::new(tables, places);
     let mut edges = Edges::default();
-    let mut producers: Vec<(Option<Engine>, u32)> = Vec::new();
-    for (at, instruction) in instructions.iter().enumerate() {
-        producers.clear();
-        let engine = (!instruction.opcode.is_transfer()).then_some(instruction.engine);
-        for (slot, operand) in instruction.operands.iter().enumerate().filter(|(_, operand)| operand.is_some()) {
-            let id = operand.tensor.index();
-            let info = &tables.tensors[id];
-            let seen = instruction.operands[..slot].iter().any(|earlier| earlier.tensor == operand.tensor);
-            if lives[id].is_some_and(|life| life.first as usize == at) && info.space.is_on_chip() && !seen {
-                inherit(id, info, places, &mut owners, &mut histories);
-            }
-            let (area, whole) =
-                if instruction.is_dynamic(slot) { (Area::all(info), false) } else { Area::of(operand, tables) };
-            for (writes, mask) in [(false, instruction.reads), (true, instruction.writes)] {
-                if mask >> slot & 1 == 1 {
-                    let access = Access { instruction: at as u32, engine, area, writes };
-                    histories[id].record(access, whole, info, &mut producers);
-                }
-            }
+    if loops.is_empty() {
+        for (at, instruction) in instructions.iter().enumerate() {
+            let producers = walker.visit(at as u32, instruction);
+            edges.producers.extend(producers.iter().map(|&(_, producer)| producer));
+            edges.ends.push(edges.producers.len() as u32);
         }
-        keep_last(&mut producers);
-        edges.producers.extend(producers.iter().map(|&(_, producer)| producer));
+        return edges;
+    }
+    let visits = loops::walk(instructions, loops);
+    let mut pairs: Vec<(u32, u32)> = Vec::new();
+    for (visit, &at) in visits.iter().enumerate() {
+        let producers = walker.visit(visit as u32, &instructions[at as usize]);
+        pairs.extend(producers.iter().map(|&(_, producer)| (at, visits[producer as usize])));
+    }
+    pairs.sort_unstable();
+    pairs.dedup();
+    let mut pairs = pairs.into_iter().peekable();
+    for at in 0..instructions.len() as u32 {
+        while let Some((_, producer)) = pairs.next_if(|&(consumer, _)| consumer == at) {
+            edges.producers.push(producer);
+        }
         edges.ends.push(edges.producers.len() as u32);
     }
     edges
+}
+
+/// Goes through instructions in the order in which they run and knows who touched which bytes.
+struct Walker<'a> {
+    tables: &'a Tables<'a>,
+    places: &'a [Place],
+    histories: Vec<History>,
+    owners: [Owners; 2],
+    touched: Vec<bool>,
+    producers: Vec<(Option<Engine>, u32)>,
+}
+
+impl<'a> Walker<'a> {
+    fn new(tables: &'a Tables<'a>, places: &'a [Place]) -> Walker<'a> {
+        let tensors = tables.tensors.len();
+        Walker {
+            tables,
+            places,
+            histories: vec![History::default(); tensors],
+            owners: [Owners::default(), Owners::default()],
+            touched: vec![false; tensors],
+            producers: Vec::new(),
+        }
+    }
+
+    /// The earlier visits that this one waits for, with their compute engines.
+    fn visit(&mut self, visit: u32, instruction: &Instruction) -> &[(Option<Engine>, u32)] {
+        self.producers.clear();
+        let definition = instruction.opcode.definition();
+        let engine = (definition.kind == Kind::Compute).then_some(instruction.engine);
+        for (slot, operand) in instruction.operands.iter().enumerate().filter(|(_, operand)| operand.is_some()) {
+            let id = operand.tensor.index();
+            let info = &self.tables.tensors[id];
+            if !std::mem::replace(&mut self.touched[id], true) && info.space.is_on_chip() {
+                inherit(id, info, self.places, &mut self.owners, &mut self.histories);
+            }
+            let (area, whole) =
+                if instruction.is_dynamic(slot) { (Area::all(info), false) } else { Area::of(operand, self.tables) };
+            for (writes, mask) in [(false, instruction.reads), (true, instruction.writes)] {
+                if mask >> slot & 1 == 1 {
+                    let access = Access { visit, engine, area, writes };
+                    self.histories[id].record(access, whole, info, &mut self.producers);
+                }
+            }
+        }
+        keep_last(&mut self.producers);
+        &self.producers
+    }
 }
 
 /// A tensor that takes over addresses waits for whoever used them.
@@ -274,8 +319,8 @@ fn inherit(id: usize, info: &TensorInfo, places: &[Place], owners: &mut [Owners;
             inherited.extend(histories[before].all().map(|access| Access { area, ..*access }));
         }
     }
-    inherited.sort_by_key(|access| access.instruction);
-    inherited.dedup_by_key(|access| access.instruction);
+    inherited.sort_by_key(|access| access.visit);
+    inherited.dedup_by_key(|access| access.visit);
     // A read of bytes that were taken over finds nothing of its own tensor there: the write comes first.
     for access in &mut inherited {
         access.writes = true;

@@ -12,6 +12,7 @@ mod dependencies;
 mod error;
 mod file;
 mod liveness;
+mod loops;
 mod placement;
 mod program;
 
@@ -19,4 +20,5 @@ pub use builder::{Builder, Fill, FillValue, TensorRequest};
 pub use dependencies::Edges;
 pub use error::FileError;
 pub use liveness::Lifetime;
+pub use loops::{Bound, ExpandError, Loop, LoopKind, Path, expand, turns};
 pub use program::{Line, Place, Program, StoredFinding, Taint};

@@ -2,6 +2,7 @@
 
 use crate::builder::Fill;
 use crate::dependencies::Edges;
+use crate::loops::Loop;
 use serde::{Deserialize, Serialize};
 use trn3_isa::{Finding, Instruction, RecordOptions, Tables};
 use trn3_mem::{Pattern, TensorId, TensorInfo};
@@ -123,6 +124,8 @@ pub struct Program {
     pub slabs: Vec<u64>,
     /// Producers of each instruction.
     pub edges: Edges,
+    /// Dynamic loops, by number.
+    pub loops: Vec<Loop>,
 }
 
 impl Program {

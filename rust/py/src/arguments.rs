@@ -1,6 +1,7 @@
 //! Python objects as arguments of an instruction.
 
 use crate::constants;
+use crate::register::VirtualRegister;
 use crate::tensor::Tensor;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -20,6 +21,9 @@ fn nested(object: &Bound<'_, PyAny>, depth: u32) -> PyResult<Argument> {
     }
     if object.is_none() {
         return Ok(Argument::None);
+    }
+    if let Ok(register) = object.cast::<VirtualRegister>() {
+        return Ok(Argument::Register(register.get().register));
     }
     if let Ok(value) = object.cast_exact::<PyBool>() {
         return Ok(Argument::Bool(value.is_true()));

@@ -14,6 +14,7 @@ mod errors;
 mod frames;
 mod program;
 mod recorder;
+mod register;
 mod table;
 mod tables;
 mod tensor;
@@ -29,6 +30,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(recorder::emit, m)?)?;
     m.add_class::<tensor::Tensor>()?;
     m.add_class::<recorder::Recorder>()?;
+    m.add_class::<register::VirtualRegister>()?;
     m.add_class::<program::Program>()?;
     m.add_class::<timeline::Timeline>()?;
     Ok(())

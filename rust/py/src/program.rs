@@ -10,7 +10,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use trn3_isa::Strictness;
 use trn3_mem::{Bytes, Role, TensorId};
-use trn3_system::{Interpreter, Interrupt, RunError, RunOptions};
+use trn3_system::{Code, Interpreter, Interrupt, RunError, RunOptions};
+
+/// What a run found, and how often each of its dynamic loops went round.
+type Outcome = (Vec<Py<PyAny>>, Vec<u32>);
 
 /// A recorded kernel.
 #[pyclass(frozen, module = "trn3._native")]
@@ -234,7 +237,7 @@ impl Program {
 
     /// Computes the values: ``inputs`` are read (and written, where the kernel does), ``outputs`` are filled.
     ///
-    /// Returns the findings of the run.
+    /// Returns the findings of the run, and how often each of its dynamic loops went round.
     #[pyo3(signature = (inputs, outputs, seed = 0, stochastic_rounding = false, checks = "lenient"))]
     fn run(
         &self,
@@ -244,7 +247,7 @@ impl Program {
         seed: u64,
         stochastic_rounding: bool,
         checks: &str,
-    ) -> PyResult<Vec<Py<PyAny>>> {
+    ) -> PyResult<Outcome> {
         let program = &self.program;
         let checks = Strictness::from_name(checks).ok_or_else(|| {
             PyValueError::new_err(format!("checks: '{checks}' is none of lenient, documented, hardware"))
@@ -290,9 +293,7 @@ impl Program {
                 lent.push(slab);
             }
         }
-        let outcome = interruptible(py, |interrupt| {
-            interpreter.advance(program.tables(), &program.instructions, &program.fills, interrupt)
-        });
+        let outcome = interruptible(py, |interrupt| interpreter.advance(Code::of(program), interrupt));
         let findings = match outcome {
             Ok(Ok(())) => self.check_outputs(py, &interpreter, checks),
             Ok(Err(RunError::Instruction { violation, line })) => {
@@ -304,12 +305,13 @@ impl Program {
         for slab in lent {
             interpreter.memory.replace(slab, Bytes::Absent);
         }
+        let turns = interpreter.path().turns.clone();
         self.state().interpreter = Some(interpreter);
-        findings
+        findings.map(|findings| (findings, turns))
     }
 
     /// Copies out what ran while the kernel was recorded; only once, and only if something did.
-    fn take_recorded_run(&self, py: Python<'_>, outputs: Vec<Bound<'_, PyAny>>) -> PyResult<Option<Vec<Py<PyAny>>>> {
+    fn take_recorded_run(&self, py: Python<'_>, outputs: Vec<Bound<'_, PyAny>>) -> PyResult<Option<Outcome>> {
         let ran = self.state().ran.take();
         let Some(ran) = ran else { return Ok(None) };
         for (tensor, array) in self.program.outputs.iter().zip(&outputs) {
@@ -321,7 +323,8 @@ impl Program {
                 bytes.copy_from_slice(ran.memory.bytes(*tensor));
             }
         }
-        self.check_outputs(py, &ran, self.program.options.checks).map(Some)
+        let findings = self.check_outputs(py, &ran, self.program.options.checks)?;
+        Ok(Some((findings, ran.path().turns.clone())))
     }
 
     /// Writes the Program to a file.

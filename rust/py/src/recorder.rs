@@ -6,6 +6,7 @@ use crate::constants;
 use crate::errors;
 use crate::frames::Frames;
 use crate::program::{Program, interruptible};
+use crate::register::VirtualRegister;
 use crate::tables::Table;
 use crate::tensor::Tensor;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -13,11 +14,11 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyTuple;
 use std::sync::{Arc, Mutex, MutexGuard};
-use trn3_isa::{Opcode, RecordOptions, Strictness, Uninitialized};
+use trn3_isa::{Argument, Opcode, RecordOptions, Strictness, Uninitialized};
 use trn3_mem::{Bytes, HostBytes, Role, TensorId, View, Violation};
-use trn3_program::{Builder, FillValue, Line, TensorRequest};
+use trn3_program::{Bound as LoopBound, Builder, FillValue, Line, TensorRequest};
 use trn3_spec::Target;
-use trn3_system::{Interpreter, RunError, RunOptions};
+use trn3_system::{Code, Interpreter, RunError, RunOptions};
 
 struct Inner {
     /// None once the recording has ended.
@@ -79,13 +80,53 @@ pub(crate) fn foreign(py: Python<'_>, instruction: &'static str) -> PyErr {
 
 /// Whether every tensor of an argument belongs to the recorder.
 fn belongs(object: &Bound<'_, PyAny>, recorder: &Py<Recorder>) -> bool {
-    match object.cast::<Tensor>() {
-        Ok(tensor) => tensor.get().recorder.is(recorder),
-        Err(_) => true,
+    recorder_of(object).is_none_or(|own| own.is(recorder))
+}
+
+/// The recorder that a tensor or a register belongs to.
+fn recorder_of<'a>(object: &'a Bound<'_, PyAny>) -> Option<&'a Py<Recorder>> {
+    if let Ok(tensor) = object.cast::<Tensor>() {
+        return Some(&tensor.get().recorder);
     }
+    object.cast::<VirtualRegister>().ok().map(|register| &register.get().recorder)
+}
+
+/// A bound of a counted loop.
+fn bound(py: Python<'_>, object: &Bound<'_, PyAny>, recorder: &Bound<'_, Recorder>) -> PyResult<LoopBound> {
+    if let Ok(register) = object.cast::<VirtualRegister>() {
+        if !register.get().recorder.is(recorder) {
+            return Err(foreign(py, "loop"));
+        }
+        return Ok(LoopBound::Register(register.get().register.number));
+    }
+    let value = object.extract::<i64>().ok().and_then(|value| i32::try_from(value).ok());
+    value.map(LoopBound::Constant).ok_or_else(|| {
+        let violation = Violation::new(
+            "loop.bound",
+            "bound",
+            format!("is {}", object.repr().map_or_else(|_| "something else".into(), |text| text.to_string())),
+            "an int of 32 bits with sign, or a register",
+            "give an int or a register",
+        )
+        .in_instruction("loop");
+        located(py, &violation)
+    })
 }
 
 impl Recorder {
+    /// A register that holds the one element of a tile, loaded here.
+    pub(crate) fn loaded(slf: &Py<Recorder>, py: Python<'_>, view: &View) -> PyResult<u32> {
+        let mut inner = slf.get().lock(py);
+        let line = inner.line(py)?;
+        let builder = inner.builder(py)?;
+        let register = builder.register();
+        let arguments = [Argument::Register(register), Argument::View(Box::new(view.clone()))];
+        match builder.emit(Opcode::RegisterLoad, &arguments, "", line) {
+            Ok(()) => Ok(register.number),
+            Err(violation) => Err(inner.raise(py, &violation, line)),
+        }
+    }
+
     /// The state; other threads that wait for it let go of the interpreter meanwhile.
     fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Inner> {
         // A panic while recording is our bug; what it left behind is no worse than before it.
@@ -151,6 +192,17 @@ impl Inner {
     /// Executes what was recorded and not executed yet.
     fn run(&mut self, py: Python<'_>) -> PyResult<()> {
         let builder = self.builder.as_ref().ok_or_else(|| ended(py))?;
+        if let Some(begun) = builder.open_loop_line() {
+            let violation = Violation::new(
+                "loop.value",
+                "value",
+                format!("of the device was asked for inside the dynamic loop of line {}", begun.line),
+                "the body is recorded once, before it runs",
+                "ask for values outside of dynamic loops, or use a Python range",
+            )
+            .in_instruction("tensor");
+            return Err(located(py, &violation));
+        }
         let interpreter = self.interpreter.get_or_insert_with(|| Interpreter::new(self.options));
         let tables = builder.tables();
         for id in interpreter.memory.tensors()..tables.tensors.len() {
@@ -182,8 +234,8 @@ impl Inner {
         }
         let fills: Vec<_> =
             builder.fills().iter().filter(|fill| fill.value == FillValue::NegativeZero).cloned().collect();
-        let instructions = builder.instructions();
-        let outcome = interruptible(py, |interrupt| interpreter.advance(tables, instructions, &fills, interrupt))?;
+        let code = Code { tables, instructions: builder.instructions(), loops: builder.loops(), fills: &fills };
+        let outcome = interruptible(py, |interrupt| interpreter.advance(code, interrupt))?;
         match outcome {
             Ok(()) => Ok(()),
             Err(RunError::Instruction { violation, line }) => Err(self.raise(py, &violation, line)),
@@ -303,6 +355,60 @@ impl Recorder {
         }
     }
 
+    /// A new register, with a first value if one is given.
+    #[pyo3(signature = (value = None))]
+    fn register(slf: &Bound<'_, Self>, value: Option<&Bound<'_, PyAny>>) -> PyResult<VirtualRegister> {
+        let py = slf.py();
+        let mut inner = slf.get().lock(py);
+        let line = inner.line(py)?;
+        let builder = inner.builder(py)?;
+        let register = builder.register();
+        if let Some(value) = value {
+            let arguments = [Argument::Register(register), argument(value)?];
+            if let Err(violation) = builder.emit(Opcode::RegisterMove, &arguments, "", line) {
+                return Err(inner.raise(py, &violation.in_instruction("register_alloc"), line));
+            }
+        }
+        Ok(VirtualRegister { register, recorder: slf.clone().unbind() })
+    }
+
+    /// Opens a counted loop and gives the register that counts.
+    fn open_count(
+        slf: &Bound<'_, Self>,
+        start: &Bound<'_, PyAny>,
+        stop: &Bound<'_, PyAny>,
+        step: u32,
+    ) -> PyResult<VirtualRegister> {
+        let py = slf.py();
+        let (start, stop) = (bound(py, start, slf)?, bound(py, stop, slf)?);
+        let mut inner = slf.get().lock(py);
+        let line = inner.line(py)?;
+        match inner.builder(py)?.open_count(start, stop, step, line) {
+            Ok(register) => Ok(VirtualRegister { register, recorder: slf.clone().unbind() }),
+            Err(violation) => Err(inner.raise(py, &violation, line)),
+        }
+    }
+
+    /// Opens a loop that runs as long as a register is not 0.
+    fn open_while(&self, py: Python<'_>, condition: &Bound<'_, VirtualRegister>) -> PyResult<()> {
+        let mut inner = self.lock(py);
+        let line = inner.line(py)?;
+        match inner.builder(py)?.open_while(condition.get().register, line) {
+            Ok(()) => Ok(()),
+            Err(violation) => Err(inner.raise(py, &violation, line)),
+        }
+    }
+
+    /// Closes the innermost open loop.
+    fn close_loop(&self, py: Python<'_>) -> PyResult<()> {
+        let mut inner = self.lock(py);
+        let line = inner.line(py)?;
+        let builder = inner.builder(py)?;
+        builder.close_loop(line);
+        let outermost = !builder.in_loop();
+        if inner.eager && outermost { inner.run(py) } else { Ok(()) }
+    }
+
     /// Asks for the values so far: runs the kernel until here.
     fn run(&self, py: Python<'_>) -> PyResult<()> {
         self.lock(py).run(py)
@@ -331,6 +437,18 @@ impl Recorder {
         for id in &mut ids {
             let made = inner.builder(py)?.output_of(*id);
             *id = made.map_err(|violation| errors::violation(py, &violation, None))?;
+        }
+        if let Some(begun) = inner.builder(py)?.open_loop_line() {
+            let violation = Violation::new(
+                "loop.unclosed",
+                "loop",
+                format!("of line {} was left before its end", begun.line),
+                "the device runs the whole body in every turn",
+                "leave the loop at its end only, without break or return",
+            )
+            .in_instruction("loop");
+            let line = inner.builder(py)?.line(begun);
+            return Err(inner.raise(py, &violation, line));
         }
         if inner.interpreter.is_some() {
             inner.run(py)?;
@@ -366,9 +484,9 @@ pub(crate) fn emit(py: Python<'_>, code: u8, name: Option<&str>, arguments: &Bou
     let mut converted = Vec::with_capacity(arguments.len());
     for item in arguments.iter_borrowed() {
         if recorder.is_none()
-            && let Ok(tensor) = item.cast::<Tensor>()
+            && let Some(own) = recorder_of(&item)
         {
-            recorder = Some(tensor.get().recorder.clone_ref(py));
+            recorder = Some(own.clone_ref(py));
         }
         converted.push(argument(&item)?);
     }
@@ -393,5 +511,6 @@ pub(crate) fn emit(py: Python<'_>, code: u8, name: Option<&str>, arguments: &Bou
     if let Err(violation) = outcome {
         return Err(inner.raise(py, &violation, line));
     }
-    if inner.eager { inner.run(py) } else { Ok(()) }
+    let in_loop = inner.builder.as_ref().is_some_and(Builder::in_loop);
+    if inner.eager && !in_loop { inner.run(py) } else { Ok(()) }
 }

@@ -23,6 +23,10 @@ fn instruction_table(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let table = PyList::empty(py);
     for &opcode in Opcode::ALL {
         let definition = opcode.definition();
+        if definition.kind == trn3_isa::Kind::Loop {
+            // Made by the recorder, not called.
+            continue;
+        }
         let entry = PyDict::new(py);
         entry.set_item("name", definition.name)?;
         entry.set_item("code", opcode as u8)?;

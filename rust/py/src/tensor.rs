@@ -5,12 +5,13 @@
 use crate::constants;
 use crate::errors;
 use crate::recorder::{Recorder, foreign};
+use crate::register::VirtualRegister;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyEllipsis, PyInt, PySlice, PyTuple};
 use smallvec::SmallVec;
-use trn3_mem::{Index, View, Violation};
+use trn3_mem::{Index, ScalarOffset, View, Violation};
 
 /// A tensor in SBUF, PSUM or HBM, or a view of one.
 ///
@@ -92,6 +93,41 @@ impl Tensor {
         }
     }
 
+    /// A view whose start a register moves along `axis` of this one.
+    fn moved(&self, py: Python<'_>, mut view: View, axis: usize, by: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+        let on_partitions = self.view.space.is_on_chip() && axis == 0;
+        let is_static = self.view.scalar.is_none() && self.view.index.is_none();
+        if on_partitions || !is_static {
+            let violation = Violation::new(
+                "tensor.scalar_offset",
+                "scalar_offset",
+                if is_static { "moves the partitions" } else { "is given to a view that is found at run time already" },
+                "a register moves a view once, and on chip along a free dimension",
+                "give indirect_dim, and make the view run-time last",
+            )
+            .in_instruction("ap");
+            return Err(self.raise(py, &violation));
+        }
+        let register = if let Ok(register) = by.cast::<VirtualRegister>() {
+            if !register.get().recorder.is(&self.recorder) {
+                return Err(foreign(py, "ap"));
+            }
+            register.get().register.number
+        } else if let Ok(tile) = by.cast::<Tensor>() {
+            if !tile.get().recorder.is(&self.recorder) {
+                return Err(foreign(py, "ap"));
+            }
+            Recorder::loaded(&self.recorder, py, &tile.get().view)?
+        } else {
+            return Err(PyTypeError::new_err(format!(
+                "ap: scalar_offset: must be a register or a tile of one element, not {by:?}"
+            )));
+        };
+        let (old, new) = (self.view.dtype.size_bytes() as i64, view.dtype.size_bytes() as i64);
+        view.scalar = Some(ScalarOffset { register, stride: self.view.dims[axis].stride * old / new });
+        self.derived(py, Ok(view))
+    }
+
     fn raise(&self, py: Python<'_>, violation: &Violation) -> PyErr {
         match self.recorder.get().here(py) {
             Ok((file, line)) => errors::violation(py, violation, Some((&file, line))),
@@ -167,9 +203,9 @@ impl Tensor {
         self.view.is_contiguous()
     }
 
-    /// Whether rows are found through an index tensor.
+    /// Whether its place is known only when the kernel runs.
     fn is_indirect(&self) -> bool {
-        self.view.index.is_some()
+        self.view.index.is_some() || self.view.scalar.is_some()
     }
 
     /// ``[[stride, count], ...]`` in the order of the shape.
@@ -210,12 +246,18 @@ impl Tensor {
         self.derived(py, self.view.subscript(&key))
     }
 
-    /// One position along a dimension, which is dropped.
-    fn select(&self, py: Python<'_>, dim: i64, index: i64) -> PyResult<Tensor> {
+    /// One position along a dimension, which is dropped; a register or a one-element tile is read at run time.
+    fn select(&self, py: Python<'_>, dim: i64, index: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         let axis = self.view.axis(dim).map_err(|violation| self.raise(py, &violation))?;
+        let at_run_time = index.is_instance_of::<Tensor>() || index.is_instance_of::<VirtualRegister>();
+        let position = if at_run_time { 0 } else { index.extract()? };
         let whole = Index::Range { start: None, stop: None, step: None };
         let mut key: SmallVec<[Index; 6]> = SmallVec::from_elem(whole, axis);
-        key.push(Index::At(index));
+        key.push(Index::At(position));
+        if at_run_time {
+            let view = self.view.subscript(&key).map_err(|violation| self.raise(py, &violation))?;
+            return self.moved(py, view, axis, index);
+        }
         self.derived(py, self.view.subscript(&key))
     }
 
@@ -301,16 +343,26 @@ impl Tensor {
         indirect_dim: i64,
         dtype: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Tensor> {
-        if scalar_offset.is_some() {
-            let message =
-                "ap: scalar_offset: run-time scalars are not there yet; use a static offset [tensor.ap.scalar_offset]";
-            return Err(PyErr::from_value(errors::class(py, "UnimplementedError")?.call1((message,))?));
-        }
         let dtype = dtype.map_or(Ok(self.view.dtype), |dtype| constants::dtype(&dtype))?;
         let mut pairs = pairs(pattern)?;
         let Some(rows) = vector_offset else {
-            return self.derived(py, self.view.access_pattern(&pairs, offset.unwrap_or(0), dtype));
+            let view = self.view.access_pattern(&pairs, offset.unwrap_or(0), dtype);
+            let Some(scalar) = scalar_offset else { return self.derived(py, view) };
+            let axis = self.view.axis(indirect_dim).map_err(|violation| self.raise(py, &violation))?;
+            let view = view.map_err(|violation| self.raise(py, &violation))?;
+            return self.moved(py, view, axis, &scalar);
         };
+        if scalar_offset.is_some() {
+            let violation = Violation::new(
+                "tensor.ap.vector_offset",
+                "scalar_offset",
+                "is given together with vector_offset",
+                "one of them moves a view",
+                "leave one out",
+            )
+            .in_instruction("ap");
+            return Err(self.raise(py, &violation));
+        }
         if !rows.get().recorder.is(&self.recorder) {
             return Err(foreign(py, "ap"));
         }

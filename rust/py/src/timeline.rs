@@ -22,11 +22,22 @@ pub(crate) struct Timeline {
 #[pymethods]
 impl Timeline {
     /// Schedules a Program on one core of a hardware table.
+    ///
+    /// ``turns`` says how often each dynamic loop of a run went round; without it, that must follow from constants.
     #[new]
-    fn new(py: Python<'_>, program: &Bound<'_, Program>, table: &Bound<'_, Table>) -> PyResult<Timeline> {
+    #[pyo3(signature = (program, table, turns = None))]
+    fn new(
+        py: Python<'_>,
+        program: &Bound<'_, Program>,
+        table: &Bound<'_, Table>,
+        turns: Option<Vec<u32>>,
+    ) -> PyResult<Timeline> {
         let program = Arc::clone(&program.get().program);
         let target = &table.get().target;
-        let timeline = py.detach(|| trn3_system::timeline(&program, target));
+        let timeline = py.detach(|| {
+            let path = turns.map(|turns| trn3_program::Path { turns });
+            trn3_system::timeline(&program, path.as_ref(), target)
+        });
         match timeline {
             Ok(timeline) => Ok(Timeline { program, timeline }),
             Err(error) => Err(PyRuntimeError::new_err(error.to_string())),
@@ -112,7 +123,9 @@ impl Timeline {
     /// ``(file, line, instructions, busy picoseconds)`` of each source line, longest first.
     fn lines(&self) -> Vec<(String, u32, u64, u64)> {
         let mut lines: std::collections::BTreeMap<u32, (u64, Picos)> = std::collections::BTreeMap::new();
-        for (instruction, time) in self.program.instructions.iter().zip(&self.timeline.schedule.times) {
+        let schedule = &self.timeline.schedule;
+        for (at, time) in schedule.times.iter().enumerate() {
+            let instruction = &self.program.instructions[schedule.instances.instruction(at)];
             let entry = lines.entry(instruction.line).or_insert((0, Picos::ZERO));
             entry.0 += 1;
             entry.1 += time.end - time.issue;

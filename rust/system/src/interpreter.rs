@@ -2,10 +2,10 @@
 
 use crate::options::RunOptions;
 use thiserror::Error;
-use trn3_isa::{Instruction, Machine, Registers, Scratch, Tables, ValueOptions};
+use trn3_isa::{Instruction, Kind, Machine, Opcode, Registers, Scratch, Tables, ValueOptions};
 use trn3_mem::{Bytes, Memory, Role, TensorId, Violation};
 use trn3_num::{Dtype, decode_slice};
-use trn3_program::{Fill, Program};
+use trn3_program::{Fill, FillValue, Loop, LoopKind, Path, Program, turns};
 
 /// Asked between batches of instructions whether to stop.
 pub type Interrupt<'a> = &'a mut dyn FnMut() -> bool;
@@ -31,6 +31,8 @@ pub enum RunError {
 
 /// Elements of work between two looks at the interrupt.
 const WORK_BETWEEN_LOOKS: u64 = 1 << 22;
+/// Work of an instruction besides its elements.
+const WORK_PER_INSTRUCTION: u64 = 1 << 10;
 
 /// The state of a run: memory, registers, how far it has come.
 #[derive(Debug, Default)]
@@ -39,9 +41,48 @@ pub struct Interpreter {
     pub memory: Memory,
     registers: Registers,
     scratch: Scratch,
+    /// Instructions that have run.
     executed: usize,
+    /// The next one.
+    position: usize,
+    path: Path,
+    turning: Vec<Turning>,
     fills_done: usize,
     options: RunOptions,
+}
+
+/// A loop that has begun and not ended.
+#[derive(Debug)]
+struct Turning {
+    /// Its entry in the path.
+    entry: usize,
+    /// Turns that a counted loop has left.
+    left: u64,
+}
+
+/// What an interpreter executes.
+#[derive(Debug, Clone, Copy)]
+pub struct Code<'a> {
+    /// Patterns and tensors.
+    pub tables: Tables<'a>,
+    /// The instructions, in program order.
+    pub instructions: &'a [Instruction],
+    /// Dynamic loops, by number.
+    pub loops: &'a [Loop],
+    /// What is written between instructions, in their order.
+    pub fills: &'a [Fill],
+}
+
+impl<'a> Code<'a> {
+    /// That of a finished Program.
+    pub fn of(program: &'a Program) -> Code<'a> {
+        Code {
+            tables: program.tables(),
+            instructions: &program.instructions,
+            loops: &program.loops,
+            fills: &program.fills,
+        }
+    }
 }
 
 impl Interpreter {
@@ -68,6 +109,9 @@ impl Interpreter {
     pub fn reset(&mut self, program: &Program, options: RunOptions) {
         self.registers = Registers::default();
         self.executed = 0;
+        self.position = 0;
+        self.path = Path::default();
+        self.turning.clear();
         self.fills_done = 0;
         self.options = options;
         for (id, info) in program.tensors.iter().enumerate() {
@@ -91,42 +135,19 @@ impl Interpreter {
         self.executed
     }
 
-    /// Executes the instructions that have not been yet.
+    /// How often each loop went round so far.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Executes the instructions that have not been yet; none of the loops may be open.
     ///
     /// # Errors
     /// An instruction meets data it cannot process, or the interrupt says stop.
-    pub fn advance(
-        &mut self,
-        tables: Tables<'_>,
-        instructions: &[Instruction],
-        fills: &[Fill],
-        interrupt: Interrupt<'_>,
-    ) -> Result<(), RunError> {
+    pub fn advance(&mut self, code: Code<'_>, interrupt: Interrupt<'_>) -> Result<(), RunError> {
         let mut work = 0u64;
-        let integer = self.options.uninitialized.integer();
-        let mut machine = Machine {
-            memory: &mut self.memory,
-            tables,
-            registers: &mut self.registers,
-            scratch: &mut self.scratch,
-            options: ValueOptions::default(),
-        };
-        for (at, instruction) in instructions.iter().enumerate().skip(self.executed) {
-            while let Some(fill) = fills.get(self.fills_done).filter(|fill| fill.before as usize <= at) {
-                apply(fill, &tables, machine.memory, integer);
-                self.fills_done += 1;
-            }
-            machine.options = ValueOptions { cast: self.options.cast(at) };
-            let definition = instruction.opcode.definition();
-            (definition.execute)(instruction, &mut machine).map_err(|violation| RunError::Instruction {
-                violation: Box::new(violation.in_instruction(definition.name)),
-                line: instruction.line,
-            })?;
-            self.executed = at + 1;
-            work += 1 << 10;
-            if let Some(operand) = instruction.operands.iter().find(|operand| operand.is_some()) {
-                work += tables.geometry(operand).elements() as u64;
-            }
+        while self.position < code.instructions.len() {
+            work += self.step(&code)?;
             if work > WORK_BETWEEN_LOOKS {
                 work = 0;
                 if interrupt() {
@@ -134,11 +155,98 @@ impl Interpreter {
                 }
             }
         }
-        for fill in &fills[self.fills_done..] {
-            apply(fill, &tables, machine.memory, integer);
-        }
-        self.fills_done = fills.len();
+        self.fill(&code, self.position);
         Ok(())
+    }
+
+    /// Executes one instruction and says how much work it was.
+    fn step(&mut self, code: &Code<'_>) -> Result<u64, RunError> {
+        let at = self.position;
+        self.fill(code, at);
+        let instruction = &code.instructions[at];
+        self.position += 1;
+        let definition = instruction.opcode.definition();
+        if definition.kind == Kind::Loop {
+            self.go_round(code.loops, instruction);
+            return Ok(WORK_PER_INSTRUCTION);
+        }
+        let refused = |violation: Violation| RunError::Instruction {
+            violation: Box::new(violation.in_instruction(definition.name)),
+            line: instruction.line,
+        };
+        let resolved;
+        let instruction = if instruction.dynamic == 0 {
+            instruction
+        } else {
+            match trn3_isa::resolve(instruction, &code.tables, &self.registers) {
+                Ok(instruction) => resolved = instruction,
+                Err(_) if instruction.opcode.is_transfer() && trn3_isa::skips(instruction) => {
+                    return Ok(WORK_PER_INSTRUCTION);
+                }
+                Err(violation) => return Err(refused(violation)),
+            }
+            &resolved
+        };
+        let mut machine = Machine {
+            memory: &mut self.memory,
+            tables: code.tables,
+            registers: &mut self.registers,
+            scratch: &mut self.scratch,
+            options: ValueOptions { cast: self.options.cast(self.executed) },
+        };
+        (definition.execute)(instruction, &mut machine).map_err(refused)?;
+        self.executed += 1;
+        let operand = instruction.operands.iter().find(|operand| operand.is_some());
+        Ok(WORK_PER_INSTRUCTION + operand.map_or(0, |operand| code.tables.geometry(operand).elements() as u64))
+    }
+
+    /// Goes to the body of a loop, back to its beginning, or on.
+    fn go_round(&mut self, loops: &[Loop], mark: &Instruction) {
+        let number = mark.constants[0];
+        let each = &loops[number as usize];
+        if mark.opcode == Opcode::LoopBegin {
+            let left = match each.kind {
+                LoopKind::Count { start, stop, step, induction } => {
+                    let (start, stop) = (start.value(&self.registers), stop.value(&self.registers));
+                    self.registers.set_scalar_value(induction, start as u32);
+                    turns(start, stop, step)
+                }
+                LoopKind::While { .. } => 0,
+            };
+            self.turning.push(Turning { entry: self.path.turns.len(), left });
+            self.path.turns.push(0);
+        } else if let LoopKind::Count { induction, step, .. } = each.kind {
+            let next = self.registers.scalar_value(induction).wrapping_add(step);
+            self.registers.set_scalar_value(induction, next);
+        }
+        let turning = self.turning.last_mut().expect("a loop that ends has begun");
+        let again = match each.kind {
+            LoopKind::Count { .. } => turning.left > 0,
+            LoopKind::While { condition } => self.registers.scalar_value(condition) != 0,
+        };
+        if again {
+            turning.left = turning.left.saturating_sub(1);
+            self.path.turns[turning.entry] += 1;
+            self.position = each.begin as usize + 1;
+        } else {
+            self.turning.pop();
+            self.position = each.end as usize + 1;
+        }
+    }
+
+    /// Writes what is written before instruction `at`: poison once, what an accumulation starts from every time.
+    fn fill(&mut self, code: &Code<'_>, at: usize) {
+        let mut next = self.fills_done;
+        if next > 0 && code.fills[next - 1].before as usize >= at && !code.loops.is_empty() {
+            next = code.fills.partition_point(|fill| (fill.before as usize) < at);
+        }
+        while let Some(fill) = code.fills.get(next).filter(|fill| fill.before as usize <= at) {
+            if next >= self.fills_done || fill.value == FillValue::NegativeZero {
+                apply(fill, &code.tables, &mut self.memory, self.options.uninitialized.integer());
+            }
+            next += 1;
+        }
+        self.fills_done = self.fills_done.max(next);
     }
 
     /// Whether a tensor of floats holds a NaN.

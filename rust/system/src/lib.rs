@@ -7,7 +7,7 @@ mod interpreter;
 mod options;
 mod timeline;
 
-pub use interpreter::{Interpreter, Interrupt, RunError};
+pub use interpreter::{Code, Interpreter, Interrupt, RunError};
 pub use options::RunOptions;
 pub use timeline::{EngineUse, Route, Timeline, TimelineError, timeline};
 pub use trn3_sim::trace::perfetto;

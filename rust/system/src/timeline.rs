@@ -5,8 +5,8 @@ use thiserror::Error;
 use trn3_dma::{Completion, DmaEngines, Mode, Route as DmaRoute, Shape, Side, Transfer as DmaTransfer};
 use trn3_isa::{Cost, Engine, Generation, Transfer};
 use trn3_mem::Space;
-use trn3_neuroncore::{Cause, InstructionTime, Mover, Schedule, ScheduleError, schedule};
-use trn3_program::Program;
+use trn3_neuroncore::{Cause, CoreProgram, InstructionTime, Mover, Schedule, ScheduleError, Ticket, schedule};
+use trn3_program::{Path, Program};
 use trn3_sim::Picos;
 use trn3_sim::trace::{Arg, Slice, SourceLocation, Trace, Value};
 use trn3_spec::Target;
@@ -78,7 +78,7 @@ fn queue_of(engine: Engine) -> u8 {
 
 struct CoreDma {
     engines: DmaEngines,
-    instructions: Vec<u32>,
+    tickets: Vec<Ticket>,
     completions: Vec<(u32, Completion)>,
 }
 
@@ -110,32 +110,32 @@ fn shape_of(transfer: &Transfer) -> (Shape, Mode) {
 }
 
 impl Mover for CoreDma {
-    fn submit(&mut self, trigger: Picos, instruction: u32, transfer: &Transfer, issuer: Engine) -> Picos {
+    fn submit(&mut self, trigger: Picos, ticket: Ticket, transfer: &Transfer, issuer: Engine) -> Picos {
         let (shape, mode) = shape_of(transfer);
         let mut submitted = DmaTransfer::new(shape, mode, queue_of(issuer));
         submitted.class = transfer.priority;
         self.engines.submit(trigger, &submitted).expect("the core's partitions and queues were checked");
-        self.instructions.push(instruction);
+        self.tickets.push(ticket);
         self.engines.spec().issue_interval(mode, &shape)
     }
 
-    fn next_done(&mut self, limit: Picos) -> Option<(u32, Picos)> {
+    fn next_done(&mut self, limit: Picos) -> Option<(Ticket, Picos)> {
         let completion = self.engines.next_completion(limit)?;
-        let instruction = self.instructions[completion.id.0 as usize];
+        let ticket = self.tickets[completion.id.0 as usize];
         let consumer = completion.done + self.engines.spec().semaphore_to_consumer();
-        self.completions.push((instruction, completion));
-        Some((instruction, consumer))
+        self.completions.push((ticket.instance, completion));
+        Some((ticket, consumer))
     }
 }
 
-/// Runs a Program in time on one core of `target`.
+/// Runs a Program in time on one core of `target`; `path` says how often the loops of a run went round.
 ///
 /// # Errors
-/// The queues wait for each other.
-pub fn timeline(program: &Program, target: &Target) -> Result<Timeline, TimelineError> {
+/// The queues wait for each other, or the turns of a loop are not known.
+pub fn timeline(program: &Program, path: Option<&Path>, target: &Target) -> Result<Timeline, TimelineError> {
     let spec = Arc::new(trn3_dma::DmaSpec::new(target));
-    let mut dma = CoreDma { engines: DmaEngines::new(spec), instructions: Vec::new(), completions: Vec::new() };
-    let schedule = schedule(program, target, &mut dma)?;
+    let mut dma = CoreDma { engines: DmaEngines::new(spec), tickets: Vec::new(), completions: Vec::new() };
+    let schedule = schedule(&[CoreProgram { program, path }], target, &mut dma)?.remove(0);
     let tables = program.tables();
     let mut engines: Vec<EngineUse> =
         Engine::ALL.iter().map(|&engine| engine_use(program, &schedule, engine)).collect();
@@ -155,7 +155,8 @@ pub fn timeline(program: &Program, target: &Target) -> Result<Timeline, Timeline
         routes[completion.transfer.shape.route() as usize].transfers += 1;
     }
     let (mut flops, mut quarters) = (0u64, 0u64);
-    for instruction in &program.instructions {
+    for at in 0..schedule.instances.len() {
+        let instruction = &program.instructions[schedule.instances.instruction(at)];
         let work = (instruction.opcode.definition().work)(instruction, &tables);
         flops += work.flops;
         quarters += work.flops_bf16_quarters;
@@ -189,17 +190,33 @@ fn covered(intervals: impl Iterator<Item = (Picos, Picos)>) -> Picos {
     total
 }
 
+/// What ran on one engine: until when it kept the engine, and its times. Control instructions count on each of their
+/// sequencers.
+fn times_on<'a>(
+    program: &'a Program,
+    schedule: &'a Schedule,
+    engine: Engine,
+) -> impl Iterator<Item = (Picos, &'a InstructionTime)> {
+    let instruction = move |at: usize| &program.instructions[schedule.instances.instruction(at)];
+    let own = schedule.times.iter().enumerate().filter(move |(at, _)| {
+        let instruction = instruction(*at);
+        instruction.engine == engine && !instruction.opcode.is_control()
+    });
+    let control = schedule.control.iter().filter(move |control| control.engine == engine);
+    own.map(move |(at, time)| (busy_until(instruction(at).opcode, time), time))
+        .chain(control.map(|control| (control.time.end, &control.time)))
+}
+
 fn engine_use(program: &Program, schedule: &Schedule, engine: Engine) -> EngineUse {
-    let times = || {
-        let pairs = program.instructions.iter().zip(&schedule.times);
-        pairs.filter(move |(instruction, _)| instruction.engine == engine)
-    };
-    let busy = covered(times().map(|(instruction, time)| (time.issue, busy_until(instruction.opcode, time))));
+    let mut intervals: Vec<(Picos, Picos)> =
+        times_on(program, schedule, engine).map(|(until, time)| (time.issue, until)).collect();
+    intervals.sort_unstable();
     let mut stalls: Vec<(String, Picos)> = Vec::new();
-    for (_, time) in times().filter(|(_, time)| time.stall > Picos::ZERO) {
+    for (_, time) in times_on(program, schedule, engine).filter(|(_, time)| time.stall > Picos::ZERO) {
         let name = match time.cause {
             Cause::None => continue,
             Cause::Dma => "dma".to_string(),
+            Cause::Core => "core".to_string(),
             Cause::Engine(engine) => engine.name().to_string(),
         };
         match stalls.iter_mut().find(|(known, _)| *known == name) {
@@ -208,7 +225,12 @@ fn engine_use(program: &Program, schedule: &Schedule, engine: Engine) -> EngineU
         }
     }
     stalls.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    EngineUse { name: engine.name().into(), instructions: times().count() as u64, busy, stalls }
+    EngineUse {
+        name: engine.name().into(),
+        instructions: intervals.len() as u64,
+        busy: covered(intervals.into_iter()),
+        stalls,
+    }
 }
 
 /// A transfer does not keep its issuer busy: the DMA engines' row has it.
@@ -248,17 +270,23 @@ impl Timeline {
         let (stall_key, cause_key) = (trace.intern("stall_ps"), trace.intern("waited_for"));
         let (number_key, label_key) = (trace.intern("instruction"), trace.intern("label"));
         let tracks = Engine::ALL.map(|engine| trace.component(&format!("{core}.{}", engine.name())));
-        let mut slices = Vec::with_capacity(program.instructions.len());
-        for (at, (instruction, time)) in program.instructions.iter().zip(&self.schedule.times).enumerate() {
+        let mut flows = Vec::new();
+        let instances = &self.schedule.instances;
+        // For each instruction, its last slice so far.
+        let mut last = vec![None; program.instructions.len()];
+        for (at, time) in self.schedule.times.iter().enumerate() {
+            let number = instances.instruction(at);
+            let instruction = &program.instructions[number];
             let name = trace.intern(instruction.opcode.definition().name);
             let source = location(&mut trace, program, instruction.line);
             let mut args = vec![
-                Arg { key: number_key, value: Value::Uint(at as u64) },
+                Arg { key: number_key, value: Value::Uint(number as u64) },
                 Arg { key: stall_key, value: Value::Uint(time.stall.0) },
             ];
             let cause = match time.cause {
                 Cause::None => "",
                 Cause::Dma => "dma",
+                Cause::Core => "core",
                 Cause::Engine(engine) => engine.name(),
             };
             if !cause.is_empty() {
@@ -276,13 +304,15 @@ impl Timeline {
                 category,
                 source,
             };
-            slices.push(trace.slice(slice, &args));
-        }
-        for (at, _) in program.instructions.iter().enumerate() {
-            for &producer in program.edges.producers(at) {
-                trace.flow(slices[producer as usize], slices[at]);
+            let slice = trace.slice(slice, &args);
+            for &producer in program.edges.producers(number) {
+                if let Some(producer) = last[producer as usize] {
+                    flows.push((producer, slice));
+                }
             }
+            last[number] = Some(slice);
         }
+        flows.into_iter().for_each(|(producer, consumer)| trace.flow(producer, consumer));
         self.trace_dma(&mut trace, program, core);
         trace
     }
@@ -291,7 +321,8 @@ impl Timeline {
         let category = trace.intern("transfer");
         let (bytes_key, number_key) = (trace.intern("bytes"), trace.intern("instruction"));
         for (at, completion) in &self.completions {
-            let source = location(trace, program, program.instructions[*at as usize].line);
+            let number = self.schedule.instances.instruction(*at as usize);
+            let source = location(trace, program, program.instructions[number].line);
             let name = trace.intern(completion.transfer.shape.route().name());
             for (engine, work) in completion.engines.iter().enumerate() {
                 if work.descriptors == 0 {
@@ -299,7 +330,7 @@ impl Timeline {
                 }
                 let track = trace.component(&format!("{core}.dma.engine{engine:02}"));
                 let args = [
-                    Arg { key: number_key, value: Value::Uint(u64::from(*at)) },
+                    Arg { key: number_key, value: Value::Uint(number as u64) },
                     Arg { key: bytes_key, value: Value::Uint(completion.transfer.shape.written_bytes()) },
                 ];
                 let slice = Slice { track, start: work.start, duration: work.end - work.start, name, category, source };

@@ -59,7 +59,7 @@ pub(super) fn issue(
 }
 
 /// Whether rows out of bounds are skipped instead of being an error.
-pub(super) fn skips(instruction: &Instruction) -> bool {
+pub fn skips(instruction: &Instruction) -> bool {
     instruction.flags & SKIP != 0
 }
 

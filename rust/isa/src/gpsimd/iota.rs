@@ -71,7 +71,7 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     let mut instruction = Instruction::new(Opcode::Iota, Engine::Gpsimd);
     context.writes(&mut instruction, 0, dst);
     let dims: Dims = pairs.iter().map(|&(stride, count)| Dim { stride, count: count as u32 }).collect();
-    let steps = View { dims, index: None, ..dst.clone() };
+    let steps = View { dims, index: None, scalar: None, ..dst.clone() };
     instruction.operands[1] = Operand { tensor: TensorId::NONE, pattern: context.patterns.intern(&steps), offset: 0 };
     instruction.constants[0] = offset as u32;
     instruction.constants[1] = multiplier as u32;

@@ -109,8 +109,8 @@ impl Builder {
             if clean_before && taint.is_none() {
                 continue;
             }
-            if self.scatters(instruction, slot) {
-                // Which rows are written is not known while recording: the others are told apart by their poison.
+            if self.scatters(instruction, slot) || self.loops.may_skip(operand.tensor) {
+                // What is written is not known while recording: the rest is told apart by its poison.
                 if self.bytes[id].written != Coverage::Full {
                     self.poison(operand.tensor);
                     let here = self.taint_by_index(instruction, operand);
