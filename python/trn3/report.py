@@ -69,8 +69,9 @@ class Report:
         What was recorded.
     table : Table
         The hardware table to time it on.
-    turns : sequence of int, optional
-        How often each dynamic loop of a run went round (`Run.turns`); without it, that must follow from constants.
+    turns : sequence of sequence of int, optional
+        How often the dynamic loops of each core went round in a run (`Run.turns`); without it, that must follow from
+        constants.
 
     Notes
     -----
@@ -78,7 +79,9 @@ class Report:
     Utilisation counts the array's operations in BF16 equivalents, as the public profiler does.
     """
 
-    def __init__(self, program: _native.Program, table: _native.Table, turns: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, program: _native.Program, table: _native.Table, turns: Sequence[Sequence[int]] | None = None
+    ) -> None:
         self.program = program
         self.table = table
         self.timeline = _native.Timeline(program, table, turns)

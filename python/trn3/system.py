@@ -36,8 +36,8 @@ class Run:
         The hardware table of its time.
     record_s, run_s : float
         Host seconds of recording and of computing the values.
-    turns : list of int
-        How often each dynamic loop went round, in the order in which they began.
+    turns : list of list of int
+        For each core, how often each dynamic loop went round, in the order in which they began.
     """
 
     result: Any
@@ -46,7 +46,7 @@ class Run:
     table: _native.Table
     record_s: float
     run_s: float
-    turns: list[int] = field(default_factory=list, repr=False)
+    turns: list[list[int]] = field(default_factory=list, repr=False)
     _report: Report | None = field(default=None, repr=False)
 
     @property

@@ -17,6 +17,15 @@ from trn3.nki import isa as nisa
 from trn3.nki import language as nl
 
 ELSEWHERE = {
+    "kernel.cores": "../nki/test_cores.py",
+    "sendrecv.size": "../nki/test_cores.py",
+    "sendrecv.tiles": "../nki/test_cores.py",
+    "sendrecv.rank": "../nki/test_cores.py",
+    "core_barrier.data": "../nki/test_cores.py",
+    "core_barrier.cores": "../nki/test_cores.py",
+    "cores.logical": "../nki/test_cores.py",
+    "cores.control_flow": "../nki/test_cores.py",
+    "cores.value": "../nki/test_cores.py",
     "tensor.scalar_offset_bounds": "../nki/test_loops.py",
     "tensor.scalar_offset": "../nki/test_loops.py",
     "register.unwritten": "../nki/test_loops.py",

@@ -275,8 +275,8 @@ def test_grid():
     np.testing.assert_array_equal(made[1](X), X * 2)
     np.testing.assert_array_equal(made[(1, 1)](X), X * 2)
     np.testing.assert_array_equal(nki.simulate(made)[1](X), X * 2)
-    for grid in (2, (2,), (1, 2), 0, -1):
-        with pytest.raises(errors.UnsupportedError, match=r"kernel\.grid"):
+    for grid in (3, (1, 2), 0, -1):
+        with pytest.raises(errors.RuleError, match=r"kernel\.grid"):
             made[grid]
 
 

@@ -112,7 +112,7 @@ def test_a_counted_loop_counts_as_range_does(start, stop, step):
     run = trn3.run(kernel, np.zeros((1, 1), np.float32))
     assert list(run.result[0, : len(wanted)]) == wanted
     assert not run.result[0, len(wanted) :].any()
-    assert run.turns == [len(wanted)]
+    assert run.turns == [[len(wanted)]]
 
 
 def nested(x):
@@ -133,7 +133,7 @@ def test_loops_nest():
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     run = trn3.run(nested, x)
     assert run.result[0, 0] == x.sum()
-    assert run.turns == [3, 4, 4, 4]
+    assert run.turns == [[3, 4, 4, 4]]
     assert run.findings == []
 
 
@@ -155,7 +155,7 @@ def test_turns_may_come_from_memory(uninitialized):
     for turns in (0, 1, 7):
         run = trn3.run(kernel, x, np.array([[turns]], np.int32), options=trn3.RunOptions(uninitialized=uninitialized))
         np.testing.assert_array_equal(run.result, turns * x)
-        assert run.turns == [turns]
+        assert run.turns == [[turns]]
         assert run.report.total_s > 0
     with pytest.raises(RuntimeError, match="known only from a run"):
         trn3.Report(run.program, run.table)
@@ -261,7 +261,7 @@ def test_programs_with_loops_are_saved_and_run_again(tmp_path):
     program = trn3.load_program(tmp_path / "loops.trn3")
     run = trn3.Chip("trn3").run(program, [x])
     np.testing.assert_array_equal(run.result[0], 2 * x)
-    assert run.turns == [5]
+    assert run.turns == [[5]]
 
 
 # What is refused ------------------------------------------------------------------------------------------------------

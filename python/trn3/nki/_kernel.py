@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import os
 import time
 import types
 from collections.abc import Callable, Hashable
@@ -185,6 +186,7 @@ class _Inputs:
 
     def handles(self, handles: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the call's arguments with a handle for each array."""
+        bound = inspect.BoundArguments(self.bound.signature, self.bound.arguments.copy())
         remaining = iter(handles[number] for number in self.order)
 
         def replaced(value: Any) -> Any:
@@ -198,9 +200,9 @@ class _Inputs:
                 return {key: replaced(item) for key, item in value.items()}
             return value
 
-        for name in list(self.bound.arguments):
-            self.bound.arguments[name] = replaced(self.bound.arguments[name])
-        return self.bound.args, self.bound.kwargs
+        for name, value in self.bound.arguments.items():
+            bound.arguments[name] = replaced(value)
+        return bound.args, bound.kwargs
 
 
 @dataclass
@@ -223,7 +225,7 @@ class Call:
     target: str
     record_s: float
     run_s: float
-    turns: list[int]
+    turns: list[list[int]]
 
 
 @dataclass(frozen=True)
@@ -327,7 +329,7 @@ def _check_outputs(outputs: list[Any]) -> tuple[tuple[str, str], ...]:
 class Kernel:
     """A kernel: a Python function whose instructions run on an emulated NeuronCore.
 
-    Call it with NumPy arrays to run it, or index it first with the number of cores (``kernel[1](...)``).
+    Call it with NumPy arrays to run it, or index it first with the number of cores (``kernel[2](...)``).
 
     Parameters
     ----------
@@ -347,13 +349,13 @@ class Kernel:
 
     def __getitem__(self, grid: int | tuple[int, ...]) -> Kernel:
         sizes = grid if isinstance(grid, tuple) else (grid,)
-        if any(size != 1 for size in sizes):
-            raise UnsupportedError(
+        if not sizes or sizes[0] not in (1, 2) or any(size != 1 for size in sizes[1:]):
+            raise RuleError(
                 instruction="kernel",
                 operand="grid",
                 value=f"is {grid}",
-                limit="this version runs one core",
-                fix="launch kernel[1] or kernel",
+                limit="a kernel is launched on 1 core, or on the 2 of a logical core",
+                fix="launch kernel[1], kernel[2] or kernel",
                 rule="kernel.grid",
             )
         kernel = Kernel(self.func, self.options, sizes)
@@ -420,39 +422,92 @@ class Kernel:
         return recorded, arrays
 
 
+def _check_cores(grid: tuple[int, ...], options: RunOptions, table: _native.Table) -> None:
+    """Refuse a launch on cores that the target does not join, or that the environment contradicts."""
+    cores = grid[0] if grid else 1
+    sizes = table.entry("chip.logical_core_sizes")["value"]
+    configured = os.environ.get("NEURON_LOGICAL_NC_CONFIG")
+    if cores not in sizes:
+        value, limit = f"is {cores}", f"{table.name} has logical cores of {' or '.join(map(str, sizes))}"
+    elif configured is not None and configured != str(cores):
+        value, limit = f"is {cores}", f"NEURON_LOGICAL_NC_CONFIG is {configured}, and must be the same"
+    elif cores > 1 and options.eager:
+        value, limit = f"is {cores}", "eager runs are those of one core"
+    else:
+        return
+    raise RuleError(
+        instruction="kernel",
+        operand="grid",
+        value=value,
+        limit=limit,
+        fix="launch the kernel on another number of cores",
+        rule="kernel.cores",
+    )
+
+
+@dataclass
+class _Traced:
+    """What one core's run of the kernel's function left."""
+
+    recorder: _native.Recorder
+    outputs: list[Any]
+    returned: Any
+    notices: tuple[tuple[str, str], ...]
+
+
+def _trace(
+    func: Callable[..., Any], session: _session.Session, inputs: _Inputs, arrays: list[np.ndarray[Any, Any]]
+) -> _Traced:
+    """Run a kernel's function on one core's recorder."""
+    recorder = session.recorder
+    with _session.recording(session):
+        handles = []
+        for argument, array in zip(inputs.names, arrays, strict=True):
+            handles.append(recorder.input(argument, dtypes.dtype(array.dtype), array))
+        args, kwargs = inputs.handles(handles)
+        outputs: list[Any] = []
+        returned = _structure(func(*args, **kwargs), outputs)
+    return _Traced(recorder, outputs, returned, _check_outputs(outputs))
+
+
 def _record(
     func: Callable[..., Any], options: RunOptions, target: str, grid: tuple[int, ...], inputs: _Inputs
 ) -> tuple[_Recorded, list[np.ndarray[Any, Any]]]:
     """Record a kernel; also return the arrays that it wrote to if it ran meanwhile."""
     name = getattr(func, "__name__", type(func).__name__)
-    recorder = _native.Recorder(
-        name,
-        _session.load_table(target),
-        options.checks,
-        options.nki_minor,
-        options.eager,
-        options.seed,
-        options.stochastic_rounding,
-        options.uninitialized,
-    )
-    session = _session.Session(recorder, target, grid, (0,) * len(grid))
+    table = _session.load_table(target)
+    _check_cores(grid, options, table)
     arrays = _lent(inputs.arrays)
+    recorders: list[_native.Recorder] = []
     try:
-        with _session.recording(session):
-            handles = []
-            for argument, array in zip(inputs.names, arrays, strict=True):
-                handles.append(recorder.input(argument, dtypes.dtype(array.dtype), array))
-            args, kwargs = inputs.handles(handles)
-            result = func(*args, **kwargs)
-            outputs: list[Any] = []
-            returned = _structure(result, outputs)
-            notices = _check_outputs(outputs)
-            program = recorder.finish(outputs)
-            _check_views(returned, outputs, program)
+        traced = []
+        for position in range(grid[0] if grid else 1):
+            recorder = _native.Recorder(
+                name,
+                table,
+                options.checks,
+                options.nki_minor,
+                options.eager,
+                options.seed,
+                options.stochastic_rounding,
+                options.uninitialized,
+                grid[0] if grid else 1,
+            )
+            recorders.append(recorder)
+            session = _session.Session(recorder, target, grid, (position,) * len(grid))
+            traced.append(_trace(func, session, inputs, arrays))
+        first = traced[0]
+        if len(traced) == 1:
+            program = first.recorder.finish(first.outputs)
+        else:
+            second = traced[1]
+            program = _native.Recorder.finish_pair(first.recorder, second.recorder, (first.outputs, second.outputs))
+        _check_views(first.returned, first.outputs, program)
     except BaseException:
-        recorder.abandon()
+        for recorder in recorders:
+            recorder.abandon()
         raise
-    return _Recorded(program, returned, target, notices), arrays
+    return _Recorded(program, first.returned, target, first.notices), arrays
 
 
 def _contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -479,7 +534,7 @@ def execute(
     names: list[str],
     options: RunOptions,
     ran: list[np.ndarray[Any, Any]] | None = None,
-) -> tuple[list[np.ndarray[Any, Any]], list[dict[str, Any]], list[int]]:
+) -> tuple[list[np.ndarray[Any, Any]], list[dict[str, Any]], list[list[int]]]:
     """Compute a Program's values.
 
     Parameters
@@ -501,8 +556,8 @@ def execute(
         The outputs; one that is an input is the caller's own array.
     findings : list of dict
         What the run found.
-    turns : list of int
-        How often each dynamic loop went round, in the order in which they began.
+    turns : list of list of int
+        For each core, how often each dynamic loop went round, in the order in which they began.
     """
     lent = _lent(given) if ran is None else ran
     written = program.written_inputs
@@ -532,7 +587,7 @@ def execute(
 
 def _run(
     recorded: _Recorded, inputs: _Inputs, options: RunOptions, ran: list[np.ndarray[Any, Any]] | None
-) -> tuple[Any, list[dict[str, Any]], list[int]]:
+) -> tuple[Any, list[dict[str, Any]], list[list[int]]]:
     results, findings, turns = execute(recorded.program, inputs.arrays, inputs.names, options, ran)
     notices = [
         {"rule": rule, "message": text, "file": "", "line": 0, "instruction": "kernel"}

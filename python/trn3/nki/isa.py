@@ -18,6 +18,7 @@ __all__ = [
     "NkiInstruction",
     "VirtualRegister",
     "activation",
+    "core_barrier",
     "dge_mode",
     "dma_copy",
     "dma_engine",
@@ -39,6 +40,7 @@ __all__ = [
     "register_move",
     "register_store",
     "scalar_engine",
+    "sendrecv",
     "tensor_copy",
     "tensor_engine",
     "tensor_reduce",
@@ -614,6 +616,85 @@ def dma_copy(
     return NkiInstruction(name)
 
 
+def core_barrier(
+    data: Any,
+    cores: Any,
+    engine: Any = engine.gpsimd,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Both cores of a logical core arrive before either goes on; what they wrote to ``data`` before is then there.
+
+    One engine of each core waits; the others are not blocked, but what they do with ``data`` afterwards waits.
+
+    Parameters
+    ----------
+    data
+        The shared HBM tensor that both cores use.
+    cores
+        (0, 1).
+    engine
+        The engine that waits.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        cores.logical, core_barrier.cores, core_barrier.data, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: gpsimd, tensor, vector, scalar, sync. Values: bit-exact by a public rule. Source:
+    nki/api/nki/isa/__init__.py, core_barrier; nki/get-started/about/lnc.rst.
+    """
+    _emit(12, name, data, cores, engine)
+    return NkiInstruction(name)
+
+
+def sendrecv(
+    src: Any,
+    dst: Any,
+    send_to_rank: Any,
+    recv_from_rank: Any,
+    pipe_id: Any,
+    dma_engine: Any = dma_engine.dma,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Sends ``src`` to the ``dst`` of core ``send_to_rank`` while ``dst`` gets what core ``recv_from_rank`` sends.
+
+    Both cores come to it before data moves; the exchange is done for both at once. ``dma_engine.dma`` moves the tile
+    through the DMA engines, ``dma_engine.gpsimd_dma`` through those inside GpSimdE, which start sooner.
+
+    Parameters
+    ----------
+    src
+        SBUF, (P, F), any type: what this core sends.
+    dst
+        SBUF, of src's shape and type.
+    send_to_rank
+        0 or 1: the core that gets src.
+    recv_from_rank
+        0 or 1: the core whose src comes to dst.
+    pipe_id
+        Names the group; both cores give the same one.
+    dma_engine
+        dma_engine.dma or dma_engine.gpsimd_dma.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        cores.logical, sendrecv.tiles, sendrecv.rank, sendrecv.size, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: sync, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, sendrecv.
+    """
+    _emit(13, name, src, dst, send_to_rank, recv_from_rank, pipe_id, dma_engine)
+    return NkiInstruction(name)
+
+
 def register_move(
     dst: Any,
     src: Any,
@@ -643,7 +724,7 @@ def register_move(
     Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, register_move.
     """
-    _emit(12, name, dst, src)
+    _emit(14, name, dst, src)
     return NkiInstruction(name)
 
 
@@ -675,7 +756,7 @@ def register_load(
     Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, register_load.
     """
-    _emit(13, name, dst, src)
+    _emit(15, name, dst, src)
     return NkiInstruction(name)
 
 
@@ -707,5 +788,5 @@ def register_store(
     Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, register_store.
     """
-    _emit(14, name, dst, src)
+    _emit(16, name, dst, src)
     return NkiInstruction(name)

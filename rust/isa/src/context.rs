@@ -80,11 +80,13 @@ pub struct RecordOptions {
     pub nki_version: u8,
     /// What unwritten memory reads as.
     pub uninitialized: Uninitialized,
+    /// Cores of the launch, 1 or 2.
+    pub cores: u8,
 }
 
 impl Default for RecordOptions {
     fn default() -> Self {
-        RecordOptions { checks: Strictness::Lenient, nki_version: 6, uninitialized: Uninitialized::Poison }
+        RecordOptions { checks: Strictness::Lenient, nki_version: 6, uninitialized: Uninitialized::Poison, cores: 1 }
     }
 }
 

@@ -81,6 +81,20 @@ pub enum Control {
     LoopBack,
 }
 
+/// What the two cores of a logical core do together once both have come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meeting {
+    /// Go on.
+    Barrier,
+    /// Send each other a tile through the DMA engines.
+    Exchange(Transfer),
+    /// Send each other a tile through the DMA engines inside GpSimdE.
+    Direct {
+        /// Bytes of the tile.
+        bytes: u64,
+    },
+}
+
 /// What an instruction costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cost {
@@ -92,6 +106,8 @@ pub enum Cost {
     Transfer(Transfer),
     /// A sequencer.
     Control(Control),
+    /// Both cores of a logical core.
+    Meeting(Meeting),
 }
 
 /// Useful work of an instruction, for utilisation figures.

@@ -30,6 +30,10 @@ pub enum Kind {
     Register,
     /// The sequencers, which go round a loop.
     Loop,
+    /// Both cores of a logical core, which wait for each other.
+    Barrier,
+    /// Both cores of a logical core, which exchange data.
+    Exchange,
 }
 
 /// An instruction: what it takes, what it checks, what it does and what it costs.
@@ -96,6 +100,8 @@ instructions! {
     QuantizeMx = crate::vector::quantize_mx,
     Iota = crate::gpsimd::iota,
     DmaCopy = crate::dma::dma_copy,
+    CoreBarrier = crate::cores::core_barrier,
+    Sendrecv = crate::cores::sendrecv,
     RegisterMove = crate::control::register_move,
     RegisterLoad = crate::control::register_load,
     RegisterStore = crate::control::register_store,
@@ -107,6 +113,11 @@ impl Opcode {
     /// Whether the DMA engines carry it out.
     pub fn is_transfer(self) -> bool {
         self.definition().kind == Kind::Transfer
+    }
+
+    /// Whether both cores of a logical core come together for it.
+    pub fn is_meeting(self) -> bool {
+        matches!(self.definition().kind, Kind::Barrier | Kind::Exchange)
     }
 
     /// Whether the sequencers carry it out by themselves.

@@ -35,6 +35,22 @@ impl Chunk {
         added
     }
 
+    /// The written bytes as runs, of the `size` bytes that the chunk has.
+    fn runs(&self, size: u64) -> Vec<(u64, u64)> {
+        let Some(bits) = &self.bits else {
+            return if self.set > 0 { vec![(0, size)] } else { Vec::new() };
+        };
+        let written = |at: u64| bits[(at / 64) as usize] >> (at % 64) & 1 == 1;
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for at in (0..size).filter(|&at| written(at)) {
+            match runs.last_mut() {
+                Some((start, length)) if *start + *length == at => *length += 1,
+                _ => runs.push((at, 1)),
+            }
+        }
+        runs
+    }
+
     fn count(&self, start: u64, length: u64) -> u64 {
         match &self.bits {
             None if self.set > 0 => length,
@@ -138,6 +154,22 @@ impl Coverage {
     /// Whether the byte is written.
     pub fn contains(&self, byte: u64) -> bool {
         self.covers(std::iter::once((byte, 1)))
+    }
+
+    /// Adds what another set of the same tensor holds.
+    pub fn join(&mut self, bytes: u64, other: &Coverage) {
+        match other {
+            Coverage::Empty => {}
+            Coverage::Full => *self = Coverage::Full,
+            Coverage::Partial(map) => {
+                let runs = map.chunks.iter().enumerate().flat_map(|(number, chunk)| {
+                    let base = number as u64 * CHUNK_BYTES;
+                    let size = CHUNK_BYTES.min(map.bytes - base);
+                    chunk.runs(size).into_iter().map(move |(start, length)| (base + start, length))
+                });
+                self.mark(bytes, runs);
+            }
+        }
     }
 
     /// Bytes written, of a tensor of `bytes`.

@@ -19,6 +19,8 @@ pub enum Fault {
     Unspecified,
     /// Bytes that nothing wrote reached an output.
     Uninitialized,
+    /// Nothing can go on.
+    Deadlock,
 }
 
 /// A broken rule: instruction, operand, value, limit and fix, in that order.

@@ -183,6 +183,16 @@ impl Memory {
         Tile { bytes: self.bytes(view.tensor), geometry }
     }
 
+    /// The tile of a geometry, to be read.
+    pub fn tile_of(&self, geometry: Geometry, tensor: TensorId) -> Tile<'_> {
+        Tile { bytes: self.bytes(tensor), geometry }
+    }
+
+    /// The tile of a geometry, to be written, alone.
+    pub fn tile_mut_of(&mut self, geometry: Geometry, tensor: TensorId) -> TileMut<'_> {
+        TileMut { bytes: self.bytes_mut(tensor), geometry }
+    }
+
     /// Takes out the slab of a tensor that is about to be written, so that others can be read meanwhile; give it
     /// back with [`Memory::restore`].
     pub fn take(&mut self, tensor: TensorId) -> Bytes {

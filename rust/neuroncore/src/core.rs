@@ -4,15 +4,16 @@ use crate::array::Array;
 use crate::stream::{CoreProgram, Instances, Stream as CoreStream};
 use std::collections::HashMap;
 use thiserror::Error;
-use trn3_isa::{Control, Cost, Engine, Generation, Stream, Transfer, sequencers_of};
+use trn3_isa::{Control, Cost, Engine, Generation, Meeting, Stream, Transfer, sequencers_of};
 use trn3_program::ExpandError;
 use trn3_sim::{Clock, Picos};
 use trn3_spec::{PerEngine, SemaphoreSpec, SequencerSpec, Target};
 
 /// Carries transfers.
 pub trait Mover {
-    /// Starts a transfer of `core`, triggered at `trigger`; gives how long the issuer is busy with it.
-    fn submit(&mut self, trigger: Picos, ticket: Ticket, transfer: &Transfer, issuer: Engine) -> Picos;
+    /// Starts a transfer on the DMA engines of `core`, triggered at `trigger`, for the instance that `ticket` names;
+    /// gives how long the issuer is busy with it.
+    fn submit(&mut self, core: u8, trigger: Picos, ticket: Ticket, transfer: &Transfer, issuer: Engine) -> Picos;
     /// The next transfer that is done until `limit`, and when a consumer may go on.
     fn next_done(&mut self, limit: Picos) -> Option<(Ticket, Picos)>;
 }
@@ -109,7 +110,8 @@ pub fn schedule(
 ) -> Result<Vec<Schedule>, ScheduleError> {
     let streams = programs.iter().map(CoreStream::new).collect::<Result<Vec<_>, _>>()?;
     let cores = streams.iter().enumerate().map(|(number, stream)| Core::new(number as u8, stream, target));
-    let mut scheduler = Scheduler { target, cores: cores.collect(), flying: 0 };
+    let mut scheduler =
+        Scheduler { target, cores: cores.collect(), flying: 0, arrivals: HashMap::new(), exchanges: Vec::new() };
     scheduler.run(mover)?;
     let finished = scheduler.cores.into_iter().map(|core| (core.times, core.control)).collect::<Vec<_>>();
     let schedules = streams.into_iter().zip(finished);
@@ -150,6 +152,8 @@ struct Core<'a> {
     done: Vec<Picos>,
     /// Sequencers that have yet to carry out an instance; 0 for all but control instructions.
     copies: HashMap<u32, u32>,
+    /// The number of each meeting, in program order: the cores meet at equal numbers.
+    meetings: HashMap<u32, u32>,
     left: usize,
 }
 
@@ -185,6 +189,7 @@ impl<'a> Core<'a> {
             control: Vec::new(),
             done: vec![UNKNOWN; stream.len()],
             copies: HashMap::new(),
+            meetings: HashMap::new(),
             left: 0,
         };
         for at in 0..stream.len() {
@@ -196,6 +201,9 @@ impl<'a> Core<'a> {
     /// Puts an instance into its queue; a control instruction goes to every sequencer that carries it out.
     fn enqueue(&mut self, at: u32) {
         let instruction = self.stream.instruction(at as usize);
+        if instruction.opcode.is_meeting() {
+            self.meetings.insert(at, self.meetings.len() as u32);
+        }
         if !instruction.opcode.is_control() {
             self.queues[instruction.engine as usize].instances.push(at);
             self.left += 1;
@@ -279,11 +287,29 @@ fn of_engine(spans: &PerEngine, engine: Engine) -> u64 {
     }
 }
 
+/// An instance that waits for the other core.
+#[derive(Clone, Copy)]
+struct Arrival {
+    core: u8,
+    instance: u32,
+    queue: usize,
+    meeting: Meeting,
+}
+
+/// Two transfers that are done together.
+struct Exchange {
+    tickets: [Ticket; 2],
+    landed: usize,
+}
+
 /// The event loop over all cores.
 struct Scheduler<'a> {
     target: &'a Target,
     cores: Vec<Core<'a>>,
     flying: usize,
+    /// Who has come to a meeting and waits for the other core, by the meeting's number.
+    arrivals: HashMap<u32, Arrival>,
+    exchanges: Vec<Exchange>,
 }
 
 impl Scheduler<'_> {
@@ -314,8 +340,63 @@ impl Scheduler<'_> {
         Ok(())
     }
 
+    /// A transfer is done; of an exchange, both are waited for.
     fn landed(&mut self, ticket: Ticket, consumer: Picos) {
-        self.cores[usize::from(ticket.core)].complete(ticket.instance as usize, consumer);
+        let Some(exchange) = self.exchanges.iter().position(|exchange| exchange.tickets.contains(&ticket)) else {
+            self.cores[usize::from(ticket.core)].complete(ticket.instance as usize, consumer);
+            return;
+        };
+        let Exchange { tickets, landed } = &mut self.exchanges[exchange];
+        *landed += 1;
+        if *landed == tickets.len() {
+            for ticket in *tickets {
+                self.cores[usize::from(ticket.core)].complete(ticket.instance as usize, consumer);
+            }
+            self.exchanges.swap_remove(exchange);
+        }
+    }
+
+    /// Both cores have come to a meeting.
+    fn meet(&mut self, arrivals: [Arrival; 2], mover: &mut dyn Mover) {
+        let came = arrivals.map(|arrival| self.times(&arrival).issue);
+        let start = came[0].max(came[1]) + Picos(self.target.core.semaphore.remote_ps);
+        for (arrival, came) in arrivals.iter().zip(came) {
+            let time = self.times(arrival);
+            time.stall += start - came;
+            time.issue = start;
+            time.cause = Cause::Core;
+        }
+        let tickets = arrivals.map(|Arrival { core, instance, .. }| Ticket { core, instance });
+        match arrivals[0].meeting {
+            Meeting::Barrier => arrivals.iter().for_each(|arrival| self.leave(arrival, start, start)),
+            Meeting::Direct { bytes } => {
+                let dma = &self.target.core.gpsimd.dma;
+                let end = start + Picos(dma.start_ps) + Picos::to_move(bytes, dma.bandwidth_bytes_per_s);
+                arrivals.iter().for_each(|arrival| self.leave(arrival, end, end));
+            }
+            Meeting::Exchange(_) => {
+                self.exchanges.push(Exchange { tickets, landed: 0 });
+                for (arrival, ticket) in arrivals.iter().zip(tickets) {
+                    let Meeting::Exchange(transfer) = arrival.meeting else { continue };
+                    let engine = self.cores[usize::from(arrival.core)].queues[arrival.queue].engine;
+                    let busy = mover.submit(arrival.core, start, ticket, &transfer, engine);
+                    self.flying += 1;
+                    self.cores[usize::from(arrival.core)].queues[arrival.queue].free = start + busy;
+                }
+            }
+        }
+        self.cores.iter_mut().for_each(Core::wake);
+    }
+
+    fn times(&mut self, arrival: &Arrival) -> &mut InstructionTime {
+        &mut self.cores[usize::from(arrival.core)].times[arrival.instance as usize]
+    }
+
+    /// Lets a core go on from a meeting.
+    fn leave(&mut self, arrival: &Arrival, free: Picos, end: Picos) {
+        let core = &mut self.cores[usize::from(arrival.core)];
+        core.queues[arrival.queue].free = free;
+        core.complete(arrival.instance as usize, end);
     }
 
     /// Issues the head of a queue.
@@ -350,13 +431,23 @@ impl Scheduler<'_> {
             }
             Cost::Transfer(transfer) => {
                 let ticket = Ticket { core: core.number, instance: at as u32 };
-                let busy = mover.submit(issue, ticket, &transfer, instruction.engine);
+                let busy = mover.submit(core.number, issue, ticket, &transfer, instruction.engine);
                 self.flying += 1;
                 queue.free = issue + busy;
             }
             Cost::Control(what) => {
                 let engine = queue.engine;
                 core.control(at as u32, engine, begun, what);
+            }
+            Cost::Meeting(meeting) => {
+                // The engine waits until both cores have come.
+                queue.free = UNKNOWN;
+                let arrival = Arrival { core: core.number, instance: at as u32, queue: number, meeting };
+                let index = core.meetings[&(at as u32)];
+                if let Some(other) = self.arrivals.insert(index, arrival) {
+                    self.arrivals.remove(&index);
+                    self.meet([other, arrival], mover);
+                }
             }
         }
     }
@@ -391,6 +482,9 @@ impl Waits<'_> {
 /// When the head of a queue could issue, if all its producers are done.
 fn candidate(stream: &CoreStream<'_>, queue: &Queue, done: &[Picos], waits: &Waits<'_>) -> Option<Candidate> {
     let at = *queue.instances.get(queue.head)? as usize;
+    if queue.free == UNKNOWN {
+        return None;
+    }
     let instruction = stream.instruction(at);
     let triggers = instruction.opcode.is_transfer().then(|| trn3_isa::generation_of(instruction));
     let (mut ready, mut cause) = (Picos::ZERO, Cause::None);

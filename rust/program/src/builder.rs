@@ -1,9 +1,11 @@
 //! The recorder: takes instructions one at a time and knows what they have written.
 
 mod control;
+mod pair;
 mod unwritten;
 
 use self::control::Loops;
+pub use self::pair::PairError;
 use self::unwritten::Bytes;
 use crate::dependencies;
 use crate::liveness;
@@ -12,8 +14,8 @@ use crate::program::{Line, Program, StoredFinding};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use trn3_isa::{
-    Accumulate, Argument, Arguments, Context, Finding, Instruction, Intern, Opcode, Operand, PatternId, RecordOptions,
-    Strictness, Tables, Uninitialized, accumulate_of, set_accumulate,
+    Accumulate, Argument, Arguments, Context, Finding, Instruction, Intern, Kind, Opcode, Operand, PatternId,
+    RecordOptions, Strictness, Tables, Uninitialized, accumulate_of, set_accumulate,
 };
 use trn3_mem::{Coverage, Fault, Pattern, RANK_MAX, Role, Shape, Space, TensorId, TensorInfo, View, Violation};
 use trn3_num::Dtype;
@@ -123,6 +125,8 @@ pub struct Builder {
     findings: Vec<Finding>,
     hbm_bytes: u64,
     loops: Loops,
+    /// Whether the cores of a logical core have met: what the other wrote to shared HBM may be there.
+    met: bool,
 }
 
 impl Builder {
@@ -149,6 +153,7 @@ impl Builder {
             findings: Vec::new(),
             hbm_bytes: 0,
             loops: Loops::default(),
+            met: false,
         }
     }
 
@@ -381,7 +386,10 @@ impl Builder {
         if self.options.uninitialized == Uninitialized::Stop {
             self.check_initialized(&instruction)?;
         }
-        self.note_accesses(&instruction);
+        self.met |= opcode.is_meeting();
+        if definition.kind != Kind::Barrier {
+            self.note_accesses(&instruction);
+        }
         self.instructions.push(instruction);
         Ok(())
     }
@@ -504,7 +512,7 @@ impl Builder {
         let lives = liveness::lifetimes(self.tensors.len(), &self.instructions, &loops);
         let mut is_output = vec![false; self.tensors.len()];
         outputs.iter().for_each(|output| is_output[output.index()] = true);
-        let (places, slabs) = placement::place(&self.target, &self.tensors, &lives, &is_output)?;
+        let (places, slabs) = placement::place(&self.target, &self.tensors, &lives, &is_output, self.options.cores)?;
         let edges = dependencies::derive(&self.instructions, &loops, &self.tables(), &places);
         let taints = outputs.iter().map(|output| self.bytes[output.index()].taint).collect();
         self.fills.sort_by_key(|fill| fill.before);
@@ -529,6 +537,7 @@ impl Builder {
             slabs,
             edges,
             loops,
+            peer: None,
         })
     }
 }

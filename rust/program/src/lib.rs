@@ -16,9 +16,9 @@ mod loops;
 mod placement;
 mod program;
 
-pub use builder::{Builder, Fill, FillValue, TensorRequest};
+pub use builder::{Builder, Fill, FillValue, PairError, TensorRequest};
 pub use dependencies::Edges;
 pub use error::FileError;
 pub use liveness::Lifetime;
 pub use loops::{Bound, ExpandError, Loop, LoopKind, Path, expand, turns};
-pub use program::{Line, Place, Program, StoredFinding, Taint};
+pub use program::{Line, Peer, Place, Program, StoredFinding, Taint};

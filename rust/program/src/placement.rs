@@ -99,6 +99,7 @@ pub(crate) fn place(
     tensors: &[TensorInfo],
     lives: &[Option<Lifetime>],
     is_output: &[bool],
+    cores: u8,
 ) -> Result<(Vec<Place>, Vec<u64>), Box<Finding>> {
     let mut order: Vec<usize> = (0..tensors.len()).collect();
     order.sort_by_key(|&id| (lives[id].map_or(u32::MAX, |life| life.first), id));
@@ -110,7 +111,9 @@ pub(crate) fn place(
     let mut hbm_address = 0u64;
     for id in order {
         let info = &tensors[id];
-        let owned = info.role == Role::Internal && !is_output[id];
+        // What both cores use is handed from one to the other as a whole.
+        let shared = cores > 1 && info.space == Space::SharedHbm;
+        let owned = info.role == Role::Internal && !is_output[id] && !shared;
         let Some(life) = lives[id] else {
             places[id].slab = slabs.own(info.bytes());
             continue;

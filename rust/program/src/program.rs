@@ -126,9 +126,25 @@ pub struct Program {
     pub edges: Edges,
     /// Dynamic loops, by number.
     pub loops: Vec<Loop>,
+    /// What the second core of a logical core runs.
+    pub peer: Option<Box<Peer>>,
+}
+
+/// The second core of a logical core: its Program, and which tensors of the first core it shares.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Peer {
+    /// What it runs.
+    pub program: Program,
+    /// Tensors in shared HBM: of the first core, of this one.
+    pub shared: Vec<(TensorId, TensorId)>,
 }
 
 impl Program {
+    /// The Programs of both cores, or the one.
+    pub fn cores(&self) -> impl Iterator<Item = &Program> {
+        std::iter::once(self).chain(self.peer.as_ref().map(|peer| &peer.program))
+    }
+
     /// What instructions refer to by number.
     pub fn tables(&self) -> Tables<'_> {
         Tables { patterns: &self.patterns, tensors: &self.tensors }

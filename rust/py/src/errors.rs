@@ -18,6 +18,7 @@ fn class_of(fault: Fault) -> &'static str {
         Fault::Unimplemented => "UnimplementedError",
         Fault::Unspecified => "UnspecifiedError",
         Fault::Uninitialized => "UninitializedReadError",
+        Fault::Deadlock => "DeadlockError",
     }
 }
 

@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use trn3_isa::Strictness;
 use trn3_mem::{Bytes, Role, TensorId};
-use trn3_system::{Code, Interpreter, Interrupt, RunError, RunOptions};
+use trn3_system::{Cores, Interpreter, Interrupt, RunError, RunOptions};
 
-/// What a run found, and how often each of its dynamic loops went round.
-type Outcome = (Vec<Py<PyAny>>, Vec<u32>);
+/// What a run found, and how often the dynamic loops of each core went round.
+type Outcome = (Vec<Py<PyAny>>, Vec<Vec<u32>>);
 
 /// A recorded kernel.
 #[pyclass(frozen, module = "trn3._native")]
@@ -25,9 +25,9 @@ pub(crate) struct Program {
 #[derive(Default)]
 struct State {
     /// Memory of the last run, used again.
-    interpreter: Option<Interpreter>,
+    cores: Option<Cores>,
     /// What ran while the kernel was recorded, if anything did.
-    ran: Option<Interpreter>,
+    ran: Option<Cores>,
 }
 
 /// Runs `work` without the interpreter lock; a signal that raises stops it, and its exception is the error.
@@ -51,9 +51,13 @@ pub(crate) fn interruptible<R: Send>(py: Python<'_>, work: impl FnOnce(Interrupt
     }
 }
 
+fn turns_of(cores: &Cores) -> Vec<Vec<u32>> {
+    cores.paths().into_iter().map(|path| path.turns).collect()
+}
+
 impl Program {
     pub(crate) fn new(program: Arc<trn3_program::Program>, ran: Option<Interpreter>) -> Program {
-        Program { program, state: Mutex::new(State { interpreter: None, ran }) }
+        Program { program, state: Mutex::new(State { cores: None, ran: ran.map(Cores::of) }) }
     }
 
     /// A Program that depends on the values it was recorded with is not used again.
@@ -72,6 +76,11 @@ impl Program {
         Err(errors::violation(py, &violation, None))
     }
 
+    /// The Program of one of its cores.
+    fn core(&self, number: usize) -> PyResult<&trn3_program::Program> {
+        self.program.cores().nth(number).ok_or_else(|| PyValueError::new_err(format!("no core {number}")))
+    }
+
     /// The state; never held while Python code may run.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -88,9 +97,25 @@ impl Program {
     }
 
     /// Reports what unwritten bytes reached an output, as findings or an error.
-    fn check_outputs(&self, py: Python<'_>, interpreter: &Interpreter, checks: Strictness) -> PyResult<Vec<Py<PyAny>>> {
+    fn check_outputs(&self, py: Python<'_>, cores: &Cores, checks: Strictness) -> PyResult<Vec<Py<PyAny>>> {
         let mut found = Vec::new();
-        for (output, taint) in self.program.outputs.iter().zip(&self.program.taints) {
+        for program in self.program.cores() {
+            self.check_taints(py, cores.core(0), program, checks, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// The same for what one core knows of its outputs; their bytes are with the first core.
+    fn check_taints(
+        &self,
+        py: Python<'_>,
+        interpreter: &Interpreter,
+        program: &trn3_program::Program,
+        checks: Strictness,
+        found: &mut Vec<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let outputs = self.program.outputs.iter().zip(&program.taints);
+        for (output, taint) in outputs {
             let Some(taint) = taint else { continue };
             let info = &self.program.tensors[output.index()];
             let shows = info.dtype.is_float() && taint.shows_as_nan;
@@ -99,7 +124,7 @@ impl Program {
             }
             // Without a NaN to see, a float output may have got what was read, or only passed it by.
             let certain = shows || !info.dtype.is_float();
-            let source = &self.program.tensors[taint.tensor.index()].name;
+            let source = &program.tensors[taint.tensor.index()].name;
             let violation = trn3_mem::Violation::new(
                 "uninitialized.output",
                 source.clone(),
@@ -109,7 +134,7 @@ impl Program {
             )
             .of(trn3_mem::Fault::Uninitialized)
             .in_instruction("return");
-            let location = self.program.location(taint.line);
+            let location = program.location(taint.line);
             if certain && checks >= Strictness::Documented {
                 return Err(errors::violation(py, &violation, location));
             }
@@ -117,7 +142,7 @@ impl Program {
             let stored = trn3_program::StoredFinding::from(&finding);
             found.push(errors::finding(py, &stored, location.unwrap_or(("<unknown>", 0)))?.into_any().unbind());
         }
-        Ok(found)
+        Ok(())
     }
 }
 
@@ -147,10 +172,16 @@ impl Program {
         self.program.specialised
     }
 
-    /// Number of instructions.
+    /// Number of cores that it runs on, 1 or 2.
+    #[getter]
+    fn cores(&self) -> usize {
+        self.program.cores().count()
+    }
+
+    /// Number of instructions, of all cores.
     #[getter]
     fn instructions(&self) -> usize {
-        self.program.instructions.len()
+        self.program.cores().map(|core| core.instructions.len()).sum()
     }
 
     /// Number of dependencies.
@@ -190,45 +221,62 @@ impl Program {
     /// Numbers of the inputs that the kernel writes.
     #[getter]
     fn written_inputs(&self) -> Vec<u32> {
-        let written = |tensor: &TensorId| {
+        let written = |program: &trn3_program::Program, number: usize| {
+            let tensor = program.inputs[number];
             let writes = |instruction: &trn3_isa::Instruction| {
-                instruction.written_operands().any(|operand| operand.tensor == *tensor)
+                instruction.written_operands().any(|operand| operand.tensor == tensor)
             };
-            self.program.instructions.iter().any(writes)
+            program.instructions.iter().any(writes)
         };
-        let inputs = self.program.inputs.iter().enumerate();
-        inputs.filter(|(_, tensor)| written(tensor)).map(|(number, _)| number as u32).collect()
+        let inputs = 0..self.program.inputs.len();
+        inputs.filter(|&number| self.program.cores().any(|core| written(core, number))).map(|n| n as u32).collect()
     }
 
     /// Deviations from the documents, as dicts.
     #[getter]
     fn findings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
-        for finding in &self.program.findings {
-            let location = self.program.location(finding.line).unwrap_or(("<unknown>", 0));
-            list.append(errors::finding(py, finding, location)?)?;
+        // Both cores record the same lines: what both find is said once.
+        let mut known: Vec<(&trn3_program::StoredFinding, (&str, u32))> = Vec::new();
+        for program in self.program.cores() {
+            for finding in &program.findings {
+                let location = program.location(finding.line).unwrap_or(("<unknown>", 0));
+                let same = |&(other, place): &(&trn3_program::StoredFinding, (&str, u32))| {
+                    other.message == finding.message && place == location
+                };
+                if program.options.cores == 1 || !known.iter().any(same) {
+                    known.push((finding, location));
+                    list.append(errors::finding(py, finding, location)?)?;
+                }
+            }
         }
         Ok(list)
     }
 
-    /// Instruction names in program order.
-    fn opcodes(&self) -> Vec<&'static str> {
-        self.program.instructions.iter().map(|instruction| instruction.opcode.definition().name).collect()
+    /// Instruction names of a core in program order.
+    #[pyo3(signature = (core = 0))]
+    fn opcodes(&self, core: usize) -> PyResult<Vec<&'static str>> {
+        let instructions = &self.core(core)?.instructions;
+        Ok(instructions.iter().map(|instruction| instruction.opcode.definition().name).collect())
     }
 
-    /// Numbers of the instructions that each one waits for.
-    fn producers(&self, instruction: usize) -> PyResult<Vec<u32>> {
-        if instruction >= self.program.instructions.len() {
+    /// Numbers of the instructions that an instruction of a core waits for.
+    #[pyo3(signature = (instruction, core = 0))]
+    fn producers(&self, instruction: usize, core: usize) -> PyResult<Vec<u32>> {
+        let program = self.core(core)?;
+        if instruction >= program.instructions.len() {
             return Err(PyValueError::new_err(format!("no instruction {instruction}")));
         }
-        Ok(self.program.edges.producers(instruction).to_vec())
+        Ok(program.edges.producers(instruction).to_vec())
     }
 
-    /// ``(name, buffer, address, shape, dtype, file, line)`` of each tensor.
-    fn tensors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+    /// ``(name, buffer, address, shape, dtype, file, line)`` of each tensor of a core.
+    #[pyo3(signature = (core = 0))]
+    fn tensors<'py>(&self, py: Python<'py>, core: usize) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
-        for (info, place) in self.program.tensors.iter().zip(&self.program.places) {
-            let (file, line) = self.program.location(info.line).unwrap_or(("<unknown>", 0));
+        let program = self.core(core)?;
+        for (info, place) in program.tensors.iter().zip(&program.places) {
+            let (file, line) = program.location(info.line).unwrap_or(("<unknown>", 0));
             let shape = PyTuple::new(py, info.shape.iter().copied())?;
             list.append((info.name.as_str(), info.space.name(), place.address, shape, info.dtype.name(), file, line))?;
         }
@@ -237,7 +285,7 @@ impl Program {
 
     /// Computes the values: ``inputs`` are read (and written, where the kernel does), ``outputs`` are filled.
     ///
-    /// Returns the findings of the run, and how often each of its dynamic loops went round.
+    /// Returns the findings of the run, and how often the dynamic loops of each core went round.
     #[pyo3(signature = (inputs, outputs, seed = 0, stochastic_rounding = false, checks = "lenient"))]
     fn run(
         &self,
@@ -264,15 +312,15 @@ impl Program {
         self.refuse_specialised(py, "run")?;
         let options = RunOptions { seed, stochastic_rounding, checks, uninitialized: program.options.uninitialized };
         // Memory of an earlier run is taken out of the lock: a second thread that runs the same Program makes its own.
-        let kept = self.state().interpreter.take();
-        let mut interpreter = match kept {
-            Some(mut interpreter) => {
-                interpreter.reset(program, options);
-                interpreter
+        let kept = self.state().cores.take();
+        let mut cores = match kept {
+            Some(mut cores) => {
+                cores.reset(program, options);
+                cores
             }
-            None => Interpreter::for_program(program, options),
+            None => Cores::for_program(program, options),
         };
-        let mut lent: Vec<u32> = Vec::new();
+        let mut lent: Vec<(u32, TensorId)> = Vec::new();
         let pairs = program.inputs.iter().zip(&inputs).chain(program.outputs.iter().zip(&outputs));
         for (tensor, array) in pairs {
             let info = &program.tensors[tensor.index()];
@@ -288,25 +336,25 @@ impl Program {
                     info.dtype.name()
                 )));
             }
-            if !lent.contains(&slab) {
-                interpreter.memory.replace(slab, Bytes::Host(Box::new(array)));
-                lent.push(slab);
+            if lent.iter().all(|&(known, _)| known != slab) {
+                cores.lend(program, *tensor, Bytes::Host(Box::new(array)));
+                lent.push((slab, *tensor));
             }
         }
-        let outcome = interruptible(py, |interrupt| interpreter.advance(Code::of(program), interrupt));
+        let outcome = interruptible(py, |interrupt| cores.run(program, interrupt));
         let findings = match outcome {
-            Ok(Ok(())) => self.check_outputs(py, &interpreter, checks),
-            Ok(Err(RunError::Instruction { violation, line })) => {
-                Err(errors::violation(py, &violation, program.location(line)))
+            Ok(Ok(())) => self.check_outputs(py, &cores, checks),
+            Ok(Err(RunError::Instruction { violation, line, core })) => {
+                Err(errors::violation(py, &violation, self.core(core)?.location(line)))
             }
             Ok(Err(error)) => Err(PyRuntimeError::new_err(error.to_string())),
             Err(error) => Err(error),
         };
-        for slab in lent {
-            interpreter.memory.replace(slab, Bytes::Absent);
+        for (_, tensor) in lent {
+            cores.lend(program, tensor, Bytes::Absent);
         }
-        let turns = interpreter.path().turns.clone();
-        self.state().interpreter = Some(interpreter);
+        let turns = turns_of(&cores);
+        self.state().cores = Some(cores);
         findings.map(|findings| (findings, turns))
     }
 
@@ -320,11 +368,11 @@ impl Program {
             }
             let mut array = HostArray::new(array)?;
             if let Some(bytes) = trn3_mem::HostBytes::bytes_mut(&mut array) {
-                bytes.copy_from_slice(ran.memory.bytes(*tensor));
+                bytes.copy_from_slice(ran.core(0).memory.bytes(*tensor));
             }
         }
         let findings = self.check_outputs(py, &ran, self.program.options.checks)?;
-        Ok(Some((findings, ran.path().turns.clone())))
+        Ok(Some((findings, turns_of(&ran))))
     }
 
     /// Writes the Program to a file.

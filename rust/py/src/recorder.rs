@@ -192,6 +192,17 @@ impl Inner {
     /// Executes what was recorded and not executed yet.
     fn run(&mut self, py: Python<'_>) -> PyResult<()> {
         let builder = self.builder.as_ref().ok_or_else(|| ended(py))?;
+        if builder.options().cores > 1 {
+            let violation = Violation::new(
+                "cores.value",
+                "value",
+                "of the device was asked for while a kernel of two cores is recorded",
+                "the cores run once both are recorded",
+                "launch on one core to look at values",
+            )
+            .in_instruction("tensor");
+            return Err(located(py, &violation));
+        }
         if let Some(begun) = builder.open_loop_line() {
             let violation = Violation::new(
                 "loop.value",
@@ -237,8 +248,8 @@ impl Inner {
         let code = Code { tables, instructions: builder.instructions(), loops: builder.loops(), fills: &fills };
         let outcome = interruptible(py, |interrupt| interpreter.advance(code, interrupt))?;
         match outcome {
-            Ok(()) => Ok(()),
-            Err(RunError::Instruction { violation, line }) => Err(self.raise(py, &violation, line)),
+            Ok(_) => Ok(()),
+            Err(RunError::Instruction { violation, line, .. }) => Err(self.raise(py, &violation, line)),
             Err(error) => Err(PyRuntimeError::new_err(error.to_string())),
         }
     }
@@ -249,6 +260,36 @@ impl Inner {
             Err(violation) => Err(self.raise(py, &violation, request.line)),
         }
     }
+}
+
+/// The tensors that a kernel returns, and a copy for each that the Program carries; no loop may be open.
+fn returned(recorder: &Bound<'_, Recorder>, outputs: &[Bound<'_, Tensor>]) -> PyResult<Vec<TensorId>> {
+    let py = recorder.py();
+    if outputs.iter().any(|output| !output.get().recorder.is(recorder)) {
+        return Err(foreign(py, "return"));
+    }
+    let mut inner = recorder.get().lock(py);
+    if let Some(begun) = inner.builder(py)?.open_loop_line() {
+        let violation = Violation::new(
+            "loop.unclosed",
+            "loop",
+            format!("of line {} was left before its end", begun.line),
+            "the device runs the whole body in every turn",
+            "leave the loop at its end only, without break or return",
+        )
+        .in_instruction("loop");
+        let line = inner.builder(py)?.line(begun);
+        return Err(inner.raise(py, &violation, line));
+    }
+    let ids = outputs.iter().map(|output| output.get().view.tensor);
+    ids.map(|id| inner.builder(py)?.output_of(id).map_err(|violation| errors::violation(py, &violation, None)))
+        .collect()
+}
+
+/// The exception for a recording that cannot end.
+fn refusal(py: Python<'_>, refused: &trn3_program::PairError) -> PyErr {
+    let (finding, file, line) = &**refused;
+    errors::violation(py, &finding.violation, Some((file, *line)))
 }
 
 /// A count of a shape; one beyond 64 bits is as impossible as the largest of 64 bits.
@@ -262,7 +303,7 @@ fn count(item: &Bound<'_, PyAny>) -> PyResult<i64> {
 #[pymethods]
 impl Recorder {
     #[new]
-    #[pyo3(signature = (kernel, table, checks = "lenient", nki_version = 6, eager = false, seed = 0, stochastic_rounding = false, uninitialized = "poison"))]
+    #[pyo3(signature = (kernel, table, checks = "lenient", nki_version = 6, eager = false, seed = 0, stochastic_rounding = false, uninitialized = "poison", cores = 1))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         kernel: &str,
@@ -273,6 +314,7 @@ impl Recorder {
         seed: u64,
         stochastic_rounding: bool,
         uninitialized: &str,
+        cores: u8,
     ) -> PyResult<Recorder> {
         let checks = Strictness::from_name(checks).ok_or_else(|| {
             PyValueError::new_err(format!("checks: '{checks}' is none of lenient, documented, hardware"))
@@ -280,7 +322,7 @@ impl Recorder {
         let uninitialized = Uninitialized::from_name(uninitialized).ok_or_else(|| {
             PyValueError::new_err(format!("uninitialized: '{uninitialized}' is none of poison, simulator, stop"))
         })?;
-        let options = RecordOptions { checks, nki_version, uninitialized };
+        let options = RecordOptions { checks, nki_version, uninitialized, cores };
         let builder = Builder::new(kernel, Target::from_table(&table.get().table), options);
         let inner = Inner {
             builder: Some(builder),
@@ -429,41 +471,31 @@ impl Recorder {
 
     /// Ends the recording and gives the Program.
     fn finish(slf: &Bound<'_, Self>, py: Python<'_>, outputs: Vec<Bound<'_, Tensor>>) -> PyResult<Program> {
-        if outputs.iter().any(|output| !output.get().recorder.is(slf)) {
-            return Err(foreign(py, "return"));
-        }
-        let mut ids: Vec<TensorId> = outputs.iter().map(|output| output.get().view.tensor).collect();
-        let mut inner = slf.get().lock(slf.py());
-        for id in &mut ids {
-            let made = inner.builder(py)?.output_of(*id);
-            *id = made.map_err(|violation| errors::violation(py, &violation, None))?;
-        }
-        if let Some(begun) = inner.builder(py)?.open_loop_line() {
-            let violation = Violation::new(
-                "loop.unclosed",
-                "loop",
-                format!("of line {} was left before its end", begun.line),
-                "the device runs the whole body in every turn",
-                "leave the loop at its end only, without break or return",
-            )
-            .in_instruction("loop");
-            let line = inner.builder(py)?.line(begun);
-            return Err(inner.raise(py, &violation, line));
-        }
+        let ids = returned(slf, &outputs)?;
+        let mut inner = slf.get().lock(py);
         if inner.interpreter.is_some() {
             inner.run(py)?;
         }
         let specialised = inner.interpreter.is_some() && !inner.eager;
         let builder = inner.builder.take().ok_or_else(|| ended(py))?;
-        let program = match builder.finish(&ids, specialised) {
-            Ok(program) => program,
-            Err(refused) => {
-                let (finding, file, line) = *refused;
-                return Err(errors::violation(py, &finding.violation, Some((&file, line))));
-            }
-        };
+        let program = builder.finish(&ids, specialised).map_err(|refused| refusal(py, &refused))?;
         let ran = inner.interpreter.take();
         Ok(Program::new(Arc::new(program), ran))
+    }
+
+    /// Ends the recordings of both cores of a logical core and gives their Program.
+    #[staticmethod]
+    fn finish_pair(
+        py: Python<'_>,
+        first: &Bound<'_, Self>,
+        second: &Bound<'_, Self>,
+        outputs: (Vec<Bound<'_, Tensor>>, Vec<Bound<'_, Tensor>>),
+    ) -> PyResult<Program> {
+        let (ours, theirs) = (returned(first, &outputs.0)?, returned(second, &outputs.1)?);
+        let builder = |recorder: &Bound<'_, Self>| recorder.get().lock(py).builder.take().ok_or_else(|| ended(py));
+        let builders = [builder(first)?, builder(second)?];
+        let program = Builder::finish_pair(builders, [&ours, &theirs]).map_err(|refused| refusal(py, &refused))?;
+        Ok(Program::new(Arc::new(program), None))
     }
 
     /// Stops the recording; its tensors can no longer be used.

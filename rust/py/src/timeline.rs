@@ -15,33 +15,52 @@ use trn3_system::perfetto;
 /// A Program in time on one core.
 #[pyclass(frozen, module = "trn3._native")]
 pub(crate) struct Timeline {
-    program: Arc<trn3_program::Program>,
+    whole: Arc<trn3_program::Program>,
+    core: usize,
     timeline: trn3_system::Timeline,
+    peer: Option<Py<Timeline>>,
+}
+
+impl Timeline {
+    /// What this core runs.
+    fn program(&self) -> &trn3_program::Program {
+        self.whole.cores().nth(self.core).expect("the timeline was made for a core of the Program")
+    }
 }
 
 #[pymethods]
 impl Timeline {
     /// Schedules a Program on one core of a hardware table.
     ///
-    /// ``turns`` says how often each dynamic loop of a run went round; without it, that must follow from constants.
+    /// ``turns`` says how often the dynamic loops of each core went round in a run; without it, that must follow from constants.
     #[new]
     #[pyo3(signature = (program, table, turns = None))]
     fn new(
         py: Python<'_>,
         program: &Bound<'_, Program>,
         table: &Bound<'_, Table>,
-        turns: Option<Vec<u32>>,
+        turns: Option<Vec<Vec<u32>>>,
     ) -> PyResult<Timeline> {
-        let program = Arc::clone(&program.get().program);
+        let whole = Arc::clone(&program.get().program);
         let target = &table.get().target;
-        let timeline = py.detach(|| {
-            let path = turns.map(|turns| trn3_program::Path { turns });
-            trn3_system::timeline(&program, path.as_ref(), target)
+        let timelines = py.detach(|| {
+            let paths: Option<Vec<_>> =
+                turns.map(|turns| turns.into_iter().map(|turns| trn3_program::Path { turns }).collect());
+            trn3_system::timelines(&whole, paths.as_deref(), target)
         });
-        match timeline {
-            Ok(timeline) => Ok(Timeline { program, timeline }),
-            Err(error) => Err(PyRuntimeError::new_err(error.to_string())),
-        }
+        let mut timelines = timelines.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        let peer = if timelines.len() > 1 { timelines.pop() } else { None };
+        let timeline = timelines.pop().expect("a Program has a core");
+        let peer = peer
+            .map(|timeline| Py::new(py, Timeline { whole: Arc::clone(&whole), core: 1, timeline, peer: None }))
+            .transpose()?;
+        Ok(Timeline { whole, core: 0, timeline, peer })
+    }
+
+    /// The timeline of the second core of a logical core, or None.
+    #[getter]
+    fn peer(&self, py: Python<'_>) -> Option<Py<Timeline>> {
+        self.peer.as_ref().map(|peer| peer.clone_ref(py))
     }
 
     /// From the first issue to the last result, in picoseconds.
@@ -125,7 +144,7 @@ impl Timeline {
         let mut lines: std::collections::BTreeMap<u32, (u64, Picos)> = std::collections::BTreeMap::new();
         let schedule = &self.timeline.schedule;
         for (at, time) in schedule.times.iter().enumerate() {
-            let instruction = &self.program.instructions[schedule.instances.instruction(at)];
+            let instruction = &self.program().instructions[schedule.instances.instruction(at)];
             let entry = lines.entry(instruction.line).or_insert((0, Picos::ZERO));
             entry.0 += 1;
             entry.1 += time.end - time.issue;
@@ -133,7 +152,7 @@ impl Timeline {
         let mut rows: Vec<_> = lines
             .into_iter()
             .map(|(line, (count, busy))| {
-                let (file, line) = self.program.location(line).unwrap_or(("<unknown>", 0));
+                let (file, line) = self.program().location(line).unwrap_or(("<unknown>", 0));
                 (file.to_string(), line, count, busy.0)
             })
             .collect();
@@ -148,7 +167,7 @@ impl Timeline {
         let temporary = PathBuf::from(temporary);
         let write = || -> std::io::Result<()> {
             let mut out = BufWriter::new(File::create(&temporary)?);
-            perfetto::write(&self.timeline.trace(&self.program), &mut out)?;
+            perfetto::write(&self.timeline.trace(self.program()), &mut out)?;
             out.flush()?;
             std::fs::rename(&temporary, &path)
         };

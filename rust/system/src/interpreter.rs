@@ -20,6 +20,8 @@ pub enum RunError {
         violation: Box<Violation>,
         /// Line number of the instruction, in its Program's table.
         line: u32,
+        /// The core that it is of.
+        core: usize,
     },
     /// The caller asked for it.
     #[error("the run was interrupted after {executed} instructions")]
@@ -27,6 +29,25 @@ pub enum RunError {
         /// Instructions that had run.
         executed: usize,
     },
+}
+
+impl RunError {
+    /// The same error, of that core.
+    pub(crate) fn of_core(self, core: usize) -> RunError {
+        match self {
+            RunError::Instruction { violation, line, .. } => RunError::Instruction { violation, line, core },
+            interrupted => interrupted,
+        }
+    }
+}
+
+/// How far an interpreter has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// To the end.
+    Finished,
+    /// To an instruction for which the other core has to come, too; it counts as executed.
+    Met(usize),
 }
 
 /// Elements of work between two looks at the interrupt.
@@ -144,9 +165,15 @@ impl Interpreter {
     ///
     /// # Errors
     /// An instruction meets data it cannot process, or the interrupt says stop.
-    pub fn advance(&mut self, code: Code<'_>, interrupt: Interrupt<'_>) -> Result<(), RunError> {
+    pub fn advance(&mut self, code: Code<'_>, interrupt: Interrupt<'_>) -> Result<Progress, RunError> {
         let mut work = 0u64;
         while self.position < code.instructions.len() {
+            if code.instructions[self.position].opcode.is_meeting() {
+                self.fill(&code, self.position);
+                self.position += 1;
+                self.executed += 1;
+                return Ok(Progress::Met(self.position - 1));
+            }
             work += self.step(&code)?;
             if work > WORK_BETWEEN_LOOKS {
                 work = 0;
@@ -156,7 +183,7 @@ impl Interpreter {
             }
         }
         self.fill(&code, self.position);
-        Ok(())
+        Ok(Progress::Finished)
     }
 
     /// Executes one instruction and says how much work it was.
@@ -173,6 +200,7 @@ impl Interpreter {
         let refused = |violation: Violation| RunError::Instruction {
             violation: Box::new(violation.in_instruction(definition.name)),
             line: instruction.line,
+            core: 0,
         };
         let resolved;
         let instruction = if instruction.dynamic == 0 {

@@ -109,16 +109,39 @@ fn shape_of(transfer: &Transfer) -> (Shape, Mode) {
     (shape, mode)
 }
 
-impl Mover for CoreDma {
-    fn submit(&mut self, trigger: Picos, ticket: Ticket, transfer: &Transfer, issuer: Engine) -> Picos {
+/// The DMA engines of every core of a launch.
+struct LaunchDma {
+    cores: Vec<CoreDma>,
+}
+
+impl Mover for LaunchDma {
+    fn submit(&mut self, core: u8, trigger: Picos, ticket: Ticket, transfer: &Transfer, issuer: Engine) -> Picos {
+        let dma = &mut self.cores[usize::from(core)];
         let (shape, mode) = shape_of(transfer);
         let mut submitted = DmaTransfer::new(shape, mode, queue_of(issuer));
         submitted.class = transfer.priority;
-        self.engines.submit(trigger, &submitted).expect("the core's partitions and queues were checked");
-        self.tickets.push(ticket);
-        self.engines.spec().issue_interval(mode, &shape)
+        dma.engines.submit(trigger, &submitted).expect("the core's partitions and queues were checked");
+        dma.tickets.push(ticket);
+        dma.engines.spec().issue_interval(mode, &shape)
     }
 
+    fn next_done(&mut self, limit: Picos) -> Option<(Ticket, Picos)> {
+        if self.cores.len() == 1 {
+            return self.cores[0].next_done(limit);
+        }
+        // In step: no core's engines go past a moment at which the other's may have something done.
+        loop {
+            let events = self.cores.iter().enumerate();
+            let next = events.filter_map(|(core, dma)| dma.engines.next_event_time().map(|at| (at, core))).min();
+            let (at, core) = next.filter(|&(at, _)| at <= limit)?;
+            if let Some(done) = self.cores[core].next_done(at) {
+                return Some(done);
+            }
+        }
+    }
+}
+
+impl CoreDma {
     fn next_done(&mut self, limit: Picos) -> Option<(Ticket, Picos)> {
         let completion = self.engines.next_completion(limit)?;
         let ticket = self.tickets[completion.id.0 as usize];
@@ -128,14 +151,25 @@ impl Mover for CoreDma {
     }
 }
 
-/// Runs a Program in time on one core of `target`; `path` says how often the loops of a run went round.
+/// Runs a Program in time: one timeline for each of its cores. `paths` says how often the loops of a run went round.
 ///
 /// # Errors
 /// The queues wait for each other, or the turns of a loop are not known.
-pub fn timeline(program: &Program, path: Option<&Path>, target: &Target) -> Result<Timeline, TimelineError> {
+pub fn timelines(program: &Program, paths: Option<&[Path]>, target: &Target) -> Result<Vec<Timeline>, TimelineError> {
     let spec = Arc::new(trn3_dma::DmaSpec::new(target));
-    let mut dma = CoreDma { engines: DmaEngines::new(spec), tickets: Vec::new(), completions: Vec::new() };
-    let schedule = schedule(&[CoreProgram { program, path }], target, &mut dma)?.remove(0);
+    let core_dma =
+        |_| CoreDma { engines: DmaEngines::new(Arc::clone(&spec)), tickets: Vec::new(), completions: Vec::new() };
+    let mut dma = LaunchDma { cores: program.cores().map(core_dma).collect() };
+    let path = |core: usize| paths.and_then(|paths| paths.get(core));
+    let programs: Vec<CoreProgram<'_>> =
+        program.cores().enumerate().map(|(core, program)| CoreProgram { program, path: path(core) }).collect();
+    let schedules = schedule(&programs, target, &mut dma)?;
+    let total = schedules.iter().map(Schedule::end).max().unwrap_or(Picos::ZERO);
+    let cores = program.cores().zip(schedules).zip(dma.cores);
+    Ok(cores.map(|((program, schedule), dma)| core_timeline(program, schedule, dma, total, target)).collect())
+}
+
+fn core_timeline(program: &Program, schedule: Schedule, dma: CoreDma, total: Picos, target: &Target) -> Timeline {
     let tables = program.tables();
     let mut engines: Vec<EngineUse> =
         Engine::ALL.iter().map(|&engine| engine_use(program, &schedule, engine)).collect();
@@ -162,8 +196,8 @@ pub fn timeline(program: &Program, path: Option<&Path>, target: &Target) -> Resu
         quarters += work.flops_bf16_quarters;
     }
     let cores = f64::from(target.chip.cores);
-    Ok(Timeline {
-        total: schedule.end(),
+    Timeline {
+        total,
         fixed: Picos(target.core.kernel.fixed_ps),
         engines,
         routes,
@@ -174,7 +208,7 @@ pub fn timeline(program: &Program, path: Option<&Path>, target: &Target) -> Resu
         hbm_bytes_per_s: target.chip.hbm.bandwidth_peak_bytes_per_s as f64 / cores,
         completions: dma.completions,
         schedule,
-    })
+    }
 }
 
 /// Length of the union of intervals that are sorted by their start.

@@ -111,7 +111,7 @@ pub fn generation_of(instruction: &Instruction) -> Generation {
 }
 
 /// Bytes of the innermost run of a side: contiguous, and inside one partition on chip.
-pub(super) fn run_bytes(operand: &Operand, tables: &Tables<'_>) -> u64 {
+pub(crate) fn run_bytes(operand: &Operand, tables: &Tables<'_>) -> u64 {
     let space = tables.tensor(operand).space;
     let pattern = tables.pattern(operand);
     let first = usize::from(space.is_on_chip()).min(pattern.dims.len());

@@ -6,7 +6,7 @@
 use super::{Builder, Fill, FillValue};
 use crate::program::Taint;
 use trn3_isa::{Instruction, Opcode, Operand};
-use trn3_mem::{Coverage, Fault, TensorId, View, Violation};
+use trn3_mem::{Coverage, Fault, Space, TensorId, View, Violation};
 use trn3_num::Dtype;
 
 /// What is known of a tensor's bytes while recording.
@@ -153,6 +153,9 @@ impl Builder {
     /// Whether everything has been written that an instruction reads in a slot.
     fn is_written(&self, instruction: &Instruction, slot: usize) -> bool {
         let operand = &instruction.operands[slot];
+        if self.met && self.tensors[operand.tensor.index()].space == Space::SharedHbm {
+            return true;
+        }
         let written = &self.bytes[operand.tensor.index()].written;
         let view = self.view_of(operand);
         if instruction.opcode == Opcode::NcMatmulMx && slot >= 3 {
