@@ -80,7 +80,25 @@ def demo(
     job.demo(sentences or None, tuple(formats or job.FORMATS), out, weights, json_file)
 
 
-COMMANDS: list[Callable[..., None]] = [spec, demo]
+def run(
+    script: Annotated[str, typer.Argument(metavar="SCRIPT", help="A Python script that imports nki.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="What the script finds in sys.argv.")
+    ] = None,
+    report: Annotated[bool, typer.Option("--report", help="Print the report of each kernel's last call.")] = False,
+) -> None:
+    """Run a script with ``nki`` on the emulator; options of the script go after ``--``."""
+    from trn3 import launch
+
+    runs = launch.run_script(script, arguments or [])
+    if report:
+        for kernel in dict.fromkeys(run.program.kernel for run in runs):
+            print([run for run in runs if run.program.kernel == kernel][-1].report.to_text())
+    elif runs:
+        print(launch.summary(runs), file=sys.stderr)
+
+
+COMMANDS: list[Callable[..., None]] = [spec, demo, run]
 
 
 class UsageError(Trn3Error, ValueError):

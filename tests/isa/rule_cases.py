@@ -256,7 +256,7 @@ CASES = [
         "op1",
     ),
     case(
-        "tensor_scalar.unary_operand",
+        "operand.unary",
         lambda: nisa.tensor_scalar(sbuf(4, 4), sbuf(4, 4), nl.abs, 0),
         lambda: nisa.tensor_scalar(sbuf(4, 4), sbuf(4, 4), nl.abs, 1),
         "operand0",

@@ -8,13 +8,18 @@ import ml_dtypes
 import numpy as np
 import pytest
 import rule_cases
+import rule_cases_vector
 import rule_tiles
-from rule_cases import CASES
+from rule_cases import CASES as GENERAL_CASES
+from rule_cases_vector import VECTOR_CASES
 from rule_tiles import X
 
 from trn3 import _native, errors, nki
 from trn3.nki import isa as nisa
 from trn3.nki import language as nl
+
+CASES = [*GENERAL_CASES, *VECTOR_CASES]
+FILES = [module.__file__ for module in (rule_cases, rule_cases_vector, rule_tiles)]
 
 ELSEWHERE = {
     "kernel.cores": "../nki/test_cores.py",
@@ -87,7 +92,7 @@ def test_past_the_limit(item):
     if item.level == "documented":
         simulated = recorded(item.past, **item.options)
         finding = next(f for f in simulated.findings if f["rule"] == item.rule)
-        assert finding["file"] in (rule_cases.__file__, rule_tiles.__file__)
+        assert finding["file"] in FILES
         assert finding["operand"] == item.operand
         assert "nisa." in linecache.getline(finding["file"], finding["line"])
         assert finding["message"] and finding["fix"] and finding["value"] and finding["limit"]
@@ -110,7 +115,7 @@ def test_past_the_limit(item):
             assert error.instruction == item.instruction
         if item.where:
             file, _, line = error.where.rpartition(":")
-            assert file in (rule_cases.__file__, rule_tiles.__file__)
+            assert file in FILES
             assert linecache.getline(file, int(line)).strip()
 
 

@@ -6,28 +6,29 @@ of its arrays and leaves a Program; the Program computes the values.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-import math
 import os
 import time
 import types
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from trn3 import _native, dtypes
-from trn3.errors import RuleError, UnsupportedError
+from trn3.errors import RuleError
 
 from . import _session
-from ._purity import NotEstablished, environment_key, value_key
+from ._inputs import Inputs
+from ._outputs import check_outputs, check_views, filled, structure_of
+from ._purity import NotEstablished, environment_key
 
 __all__ = ["Kernel", "RunOptions", "jit", "record", "simulate"]
 
 _CACHE_MAX = 256
-_DTYPES = frozenset(_native.dtype_names())
 
 
 @dataclass(frozen=True)
@@ -95,116 +96,6 @@ def _check_option(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise _wrong_option(name, value, f"one of {', '.join(choices)}")
 
 
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray)
-
-
-def _foreign_array(value: Any) -> bool:
-    module = type(value).__module__.split(".")[0]
-    return module in ("torch", "jax", "jaxlib") and hasattr(value, "shape")
-
-
-class _Inputs:
-    """The arrays among a call's arguments, in order, and the arguments with handles in their place."""
-
-    def __init__(self, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.arrays: list[np.ndarray[Any, Any]] = []
-        self.names: list[str] = []
-        # Which array each array argument is: one that is given twice is one tensor.
-        self.order: list[int] = []
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        self.bound = bound
-        for name, value in bound.arguments.items():
-            self._collect(name, value, name)
-
-    def _collect(self, name: str, value: Any, argument: str) -> None:
-        if _is_array(value):
-            if value.size == 0:
-                raise RuleError(
-                    instruction="kernel",
-                    operand=name,
-                    value=f"has shape {value.shape}",
-                    limit="every dimension has at least one element",
-                    fix="skip the call for empty arrays",
-                    rule="tensor.shape",
-                )
-            if isinstance(value, np.ma.MaskedArray):
-                raise RuleError(
-                    instruction="kernel",
-                    operand=name,
-                    value="is a masked array",
-                    limit="the device has no masks",
-                    fix="pass array.filled(value), and the mask as an array of its own",
-                    rule="kernel.argument",
-                )
-            if str(value.dtype) not in _DTYPES:
-                raise RuleError(
-                    instruction="kernel",
-                    operand=name,
-                    value=f"has data type {value.dtype}",
-                    limit="a data type of the NeuronCore, in the byte order of the host",
-                    fix="cast the array first, for instance with .astype(np.float32)",
-                    rule="kernel.argument",
-                )
-            known = [at for at, array in enumerate(self.arrays) if array is value]
-            self.order.append(known[0] if known else len(self.arrays))
-            if not known:
-                self.arrays.append(value)
-                while name in self.names or (name != argument and name in self.bound.arguments):
-                    name += "_"
-                self.names.append(name)
-        elif isinstance(value, (list, tuple)):
-            for at, item in enumerate(value):
-                self._collect(f"{name}_{at}", item, argument)
-        elif isinstance(value, dict):
-            for key, item in value.items():
-                self._collect(f"{name}_{key}", item, argument)
-        elif _foreign_array(value):
-            raise UnsupportedError(
-                instruction="kernel",
-                operand=name,
-                value=f"is a {type(value).__module__.split('.')[0]} tensor",
-                limit="this version takes NumPy arrays",
-                fix="pass np.asarray(tensor)",
-                rule="kernel.argument",
-            )
-
-    def key(self) -> Hashable:
-        """Shapes, data types and constants of the arguments."""
-        arguments = tuple((name, self._value_key(value)) for name, value in self.bound.arguments.items())
-        return tuple(self.order), arguments
-
-    def _value_key(self, value: Any) -> Hashable:
-        if _is_array(value):
-            return ("array", value.shape, str(value.dtype))
-        if isinstance(value, (list, tuple)):
-            return (type(value).__name__, tuple(self._value_key(item) for item in value))
-        if isinstance(value, dict):
-            return ("dict", tuple((key, self._value_key(item)) for key, item in value.items()))
-        return value_key(value)
-
-    def handles(self, handles: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the call's arguments with a handle for each array."""
-        bound = inspect.BoundArguments(self.bound.signature, self.bound.arguments.copy())
-        remaining = iter(handles[number] for number in self.order)
-
-        def replaced(value: Any) -> Any:
-            if _is_array(value):
-                return next(remaining)
-            if isinstance(value, list):
-                return [replaced(item) for item in value]
-            if isinstance(value, tuple):
-                return _like(value, [replaced(item) for item in value])
-            if isinstance(value, dict):
-                return {key: replaced(item) for key, item in value.items()}
-            return value
-
-        for name, value in self.bound.arguments.items():
-            bound.arguments[name] = replaced(value)
-        return bound.args, bound.kwargs
-
-
 @dataclass
 class _Recorded:
     """A Program and the shape of what its kernel returned."""
@@ -228,102 +119,17 @@ class Call:
     turns: list[list[int]]
 
 
-@dataclass(frozen=True)
-class _Slot:
-    """Place of an output in a kernel's result, and how the kernel's view of it looks."""
-
-    number: int
-    shape: tuple[int, ...]
-    dtype: Any
+_observers: list[Callable[[Call], None]] = []
 
 
-def _like(value: Any, items: list[Any]) -> Any:
-    """Return the items as a sequence of the class of ``value``."""
-    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-
-
-def _is_whole(tensor: Any) -> bool:
-    """Whether a view is dense; on chip the partitions count as well."""
-    stride = 1
-    for step, count in reversed(tensor.get_pattern()):
-        if count != 1 and step != stride:
-            return False
-        stride *= count
-    return True
-
-
-def _partial_output(tensor: Any) -> RuleError:
-    return RuleError(
-        instruction="return",
-        operand=tensor.name,
-        value=f"is a view of shape {tensor.shape}",
-        limit="a kernel returns whole tensors, reshaped or viewed as another data type at most",
-        fix="return the tensor, and slice the array",
-        rule="kernel.output_view",
-    )
-
-
-def _check_views(structure: Any, outputs: list[Any], program: _native.Program) -> None:
-    """Refuse results that are views of a part of a tensor."""
-    if isinstance(structure, _Slot):
-        _, shape, dtype = program.outputs[structure.number]
-        if math.prod(shape) * dtype.itemsize != math.prod(structure.shape) * structure.dtype.itemsize:
-            raise _partial_output(outputs[structure.number])
-    elif isinstance(structure, (list, tuple)):
-        for item in structure:
-            _check_views(item, outputs, program)
-    elif isinstance(structure, dict):
-        for item in structure.values():
-            _check_views(item, outputs, program)
-
-
-def _structure(value: Any, outputs: list[Any]) -> Any:
-    """Replace the tensors of a kernel's result by slots, and collect them."""
-    if isinstance(value, _native.NkiTensor):
-        if value.is_indirect() or value.offset != 0 or not _is_whole(value):
-            raise _partial_output(value)
-        for number, known in enumerate(outputs):
-            if known._id == value._id and known._recorder is value._recorder:
-                return _Slot(number, value.shape, value.dtype)
-        outputs.append(value)
-        return _Slot(len(outputs) - 1, value.shape, value.dtype)
-    if isinstance(value, (list, tuple)):
-        return _like(value, [_structure(item, outputs) for item in value])
-    if isinstance(value, dict):
-        return {key: _structure(item, outputs) for key, item in value.items()}
-    return value
-
-
-def _filled(structure: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
-    if isinstance(structure, _Slot):
-        array = arrays[structure.number]
-        if (array.shape, array.dtype) == (structure.shape, structure.dtype):
-            return array
-        return array.reshape(-1).view(structure.dtype).reshape(structure.shape)
-    if isinstance(structure, (list, tuple)):
-        return _like(structure, [_filled(item, arrays) for item in structure])
-    if isinstance(structure, dict):
-        return {key: _filled(item, arrays) for key, item in structure.items()}
-    return structure
-
-
-def _check_outputs(outputs: list[Any]) -> tuple[tuple[str, str], ...]:
-    """Refuse tensors that a kernel cannot return, and give a notice for those that hardware would not."""
-    notices = []
-    for output in outputs:
-        if output.buffer.value == "private_hbm":
-            text = f"return: {output.name}: is in private_hbm, a kernel returns tensors in shared_hbm"
-            notices.append(("kernel.output_space", f"{text}; it was returned all the same"))
-        if output.buffer.value in ("sbuf", "psum"):
-            raise RuleError(
-                instruction="return",
-                operand=output.name,
-                value=f"is in {output.buffer.value}",
-                limit="a kernel returns tensors in shared_hbm",
-                fix="copy it to a tensor made with buffer=nl.shared_hbm, and return that one",
-                rule="kernel.output_space",
-            )
-    return tuple(notices)
+@contextlib.contextmanager
+def observed(observer: Callable[[Call], None]) -> Iterator[None]:
+    """Tell ``observer`` of every call of a kernel meanwhile."""
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
 
 
 class Kernel:
@@ -376,20 +182,23 @@ class Kernel:
 
     def record(self, *args: Any, **kwargs: Any) -> _native.Program:
         """Record the kernel for these arguments and return the Program, without running it."""
-        recorded, _ = self._recorded(_Inputs(inspect.signature(self.func), args, kwargs))
+        recorded, _ = self._recorded(Inputs(inspect.signature(self.func), args, kwargs))
         return recorded.program
 
     def call(self, *args: Any, **kwargs: Any) -> Call:
         """Run the kernel and return everything about the call."""
         start = time.perf_counter()
-        inputs = _Inputs(inspect.signature(self.func), args, kwargs)
+        inputs = Inputs(inspect.signature(self.func), args, kwargs)
         recorded, arrays = self._recorded(inputs)
         middle = time.perf_counter()
         result, findings, turns = _run(recorded, inputs, self.options, arrays)
         end = time.perf_counter()
-        return Call(result, recorded.program, findings, recorded.target, middle - start, end - middle, turns)
+        call = Call(result, recorded.program, findings, recorded.target, middle - start, end - middle, turns)
+        for observer in _observers:
+            observer(call)
+        return call
 
-    def _recorded(self, inputs: _Inputs) -> tuple[_Recorded, list[np.ndarray[Any, Any]] | None]:
+    def _recorded(self, inputs: Inputs) -> tuple[_Recorded, list[np.ndarray[Any, Any]] | None]:
         """Return what the kernel records for these inputs, and the arrays of a recording that was made just now."""
         target, notice = (
             _session.resolve_target(self.options.target) if self.options.target else _session.default_target()
@@ -456,7 +265,7 @@ class _Traced:
 
 
 def _trace(
-    func: Callable[..., Any], session: _session.Session, inputs: _Inputs, arrays: list[np.ndarray[Any, Any]]
+    func: Callable[..., Any], session: _session.Session, inputs: Inputs, arrays: list[np.ndarray[Any, Any]]
 ) -> _Traced:
     """Run a kernel's function on one core's recorder."""
     recorder = session.recorder
@@ -466,12 +275,12 @@ def _trace(
             handles.append(recorder.input(argument, dtypes.dtype(array.dtype), array))
         args, kwargs = inputs.handles(handles)
         outputs: list[Any] = []
-        returned = _structure(func(*args, **kwargs), outputs)
-    return _Traced(recorder, outputs, returned, _check_outputs(outputs))
+        returned = structure_of(func(*args, **kwargs), outputs)
+    return _Traced(recorder, outputs, returned, check_outputs(outputs))
 
 
 def _record(
-    func: Callable[..., Any], options: RunOptions, target: str, grid: tuple[int, ...], inputs: _Inputs
+    func: Callable[..., Any], options: RunOptions, target: str, grid: tuple[int, ...], inputs: Inputs
 ) -> tuple[_Recorded, list[np.ndarray[Any, Any]]]:
     """Record a kernel; also return the arrays that it wrote to if it ran meanwhile."""
     name = getattr(func, "__name__", type(func).__name__)
@@ -502,7 +311,7 @@ def _record(
         else:
             second = traced[1]
             program = _native.Recorder.finish_pair(first.recorder, second.recorder, (first.outputs, second.outputs))
-        _check_views(first.returned, first.outputs, program)
+        check_views(first.returned, first.outputs, program)
     except BaseException:
         for recorder in recorders:
             recorder.abandon()
@@ -586,14 +395,15 @@ def execute(
 
 
 def _run(
-    recorded: _Recorded, inputs: _Inputs, options: RunOptions, ran: list[np.ndarray[Any, Any]] | None
+    recorded: _Recorded, inputs: Inputs, options: RunOptions, ran: list[np.ndarray[Any, Any]] | None
 ) -> tuple[Any, list[dict[str, Any]], list[list[int]]]:
     results, findings, turns = execute(recorded.program, inputs.arrays, inputs.names, options, ran)
     notices = [
         {"rule": rule, "message": text, "file": "", "line": 0, "instruction": "kernel"}
         for rule, text in recorded.notices
     ]
-    return _filled(recorded.returned, results), [*notices, *recorded.program.findings, *findings], turns
+    result = filled(recorded.returned, results, inputs.give)
+    return result, [*notices, *recorded.program.findings, *findings], turns
 
 
 def jit(func: Callable[..., Any] | None = None, **options: Any) -> Any:

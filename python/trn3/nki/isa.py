@@ -18,6 +18,7 @@ __all__ = [
     "NkiInstruction",
     "VirtualRegister",
     "activation",
+    "activation_reduce",
     "core_barrier",
     "dge_mode",
     "dma_copy",
@@ -34,18 +35,23 @@ __all__ = [
     "nc_version",
     "oob_mode",
     "quantize_mx",
+    "reciprocal",
     "reduce_cmd",
     "register_alloc",
     "register_load",
     "register_move",
     "register_store",
     "scalar_engine",
+    "scalar_tensor_tensor",
     "sendrecv",
     "tensor_copy",
+    "tensor_copy_predicated",
     "tensor_engine",
     "tensor_reduce",
     "tensor_scalar",
+    "tensor_scalar_reduce",
     "tensor_tensor",
+    "tensor_tensor_scan",
     "unknown_engine",
     "vector_engine",
 ]
@@ -291,6 +297,54 @@ def activation(
     return NkiInstruction(name)
 
 
+def activation_reduce(
+    dst: Any,
+    op: Any,
+    data: Any,
+    reduce_op: Any,
+    reduce_res: Any,
+    bias: Any = None,
+    scale: Any = 1.0,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``y = op(data * scale + bias)``; ``dst = y``; ``reduce_res`` = the sum of y along the free dimensions.
+
+    The same as activation with reduce_cmd.reset_reduce, and with the same accumulators; without ``reduce_res`` the
+    sum stays in them.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, F), any type.
+    op
+        An activation function of nki.language.
+    data
+        SBUF or PSUM, (P, F).
+    reduce_op
+        nl.add.
+    reduce_res
+        (P, 1) tile for the sum, or None.
+    bias
+        (P, 1) tile or constant.
+    scale
+        float32 (P, 1) tile or constant.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        activation.op, activation.reduce, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: scalar. Values: modelled where the public documents leave something open. Source:
+    nki/api/nki/isa/__init__.py, activation_reduce.
+    """
+    _emit(4, name, dst, op, data, reduce_op, reduce_res, bias, scale)
+    return NkiInstruction(name)
+
+
 def tensor_tensor(
     dst: Any,
     data1: Any,
@@ -329,7 +383,7 @@ def tensor_tensor(
     -----
     Engines: vector, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, tensor_tensor.
     """
-    _emit(4, name, dst, data1, data2, op, engine)
+    _emit(5, name, dst, data1, data2, op, engine)
     return NkiInstruction(name)
 
 
@@ -375,15 +429,14 @@ def tensor_scalar(
     Raises
     ------
     RuleError
-        tensor_scalar.class, tensor_scalar.unary_operand, tensor_scalar.bitvec, tensor_scalar.scalar_engine, or a rule
-        of all operands.
+        tensor_scalar.class, tensor_scalar.bitvec, tensor_scalar.scalar_engine, or a rule of all operands.
 
     Notes
     -----
     Engines: vector, scalar, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py,
     tensor_scalar.
     """
-    _emit(5, name, dst, data, op0, operand0, reverse0, op1, operand1, reverse1, engine)
+    _emit(6, name, dst, data, op0, operand0, reverse0, op1, operand1, reverse1, engine)
     return NkiInstruction(name)
 
 
@@ -413,7 +466,7 @@ def tensor_copy(
     Engines: vector, scalar, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py,
     tensor_copy.
     """
-    _emit(6, name, dst, src, engine)
+    _emit(7, name, dst, src, engine)
     return NkiInstruction(name)
 
 
@@ -457,7 +510,227 @@ def tensor_reduce(
     -----
     Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, tensor_reduce.
     """
-    _emit(7, name, dst, op, data, axis, negate, keepdims)
+    _emit(8, name, dst, op, data, axis, negate, keepdims)
+    return NkiInstruction(name)
+
+
+def reciprocal(
+    dst: Any,
+    data: Any,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = 1 / data``, rounded once in FP32: more precise than ScalarE's function of that name.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, F), any type.
+    data
+        SBUF or PSUM, (P, F), any type.
+    name : str, optional
+        Label for profiles.
+
+    Notes
+    -----
+    Engines: vector. Values: modelled where the public documents leave something open. Source:
+    nki/api/nki/isa/__init__.py, reciprocal; nki/api/nki.api.shared.rst.
+    """
+    _emit(9, name, dst, data)
+    return NkiInstruction(name)
+
+
+def scalar_tensor_tensor(
+    dst: Any,
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    op1: Any,
+    operand1: Any,
+    reverse0: Any = False,
+    reverse1: Any = False,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = op1(op0(data, operand0), operand1)``; reverse0 and reverse1 swap an operator's operands.
+
+    FP32 inside, rounded after each operator.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, F), any type.
+    data
+        SBUF or PSUM, (P, F), any type.
+    op0
+        An arithmetic operator.
+    operand0
+        (P, 1) tile or constant; None or 0 for a unary op0.
+    op1
+        An arithmetic operator of two operands.
+    operand1
+        SBUF or PSUM, (P, F); not in PSUM together with data.
+    reverse0
+        operand0 is op0's left.
+    reverse1
+        operand1 is op1's left.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        scalar_tensor_tensor.operators, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, scalar_tensor_tensor.
+    """
+    _emit(10, name, dst, data, op0, operand0, op1, operand1, reverse0, reverse1)
+    return NkiInstruction(name)
+
+
+def tensor_copy_predicated(
+    dst: Any,
+    src: Any,
+    predicate: Any,
+    reverse_pred: Any = False,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = src`` where ``predicate`` is not 0 (with reverse_pred: where it is 0); elsewhere ``dst`` stays.
+
+    Bits are copied; a number as ``src`` is converted to dst's data type once.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, F), any type.
+    src
+        SBUF or PSUM, (P, F) of dst's type, or a number.
+    predicate
+        uint8, uint16 or uint32, (P, F) in SBUF or PSUM; not in PSUM together with src.
+    reverse_pred
+        Copies where it is 0.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        tensor_copy_predicated.predicate, tensor_copy_predicated.src, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, tensor_copy_predicated.
+    """
+    _emit(11, name, dst, src, predicate, reverse_pred)
+    return NkiInstruction(name)
+
+
+def tensor_tensor_scan(
+    dst: Any,
+    data0: Any,
+    data1: Any,
+    initial: Any,
+    op0: Any,
+    op1: Any,
+    reverse0: Any = False,
+    reverse1: Any = False,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``r[i] = op1(op0(data0[i], r[i - 1]), data1[i])`` with ``r[-1] = initial``; ``dst = r``.
+
+    Along the flattened free dimensions, one element after the other, FP32 rounded after each operator; reverse0 and
+    reverse1 swap an operator's operands. What goes on is r before it is converted to dst's data type.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, F), any type.
+    data0
+        SBUF or PSUM, (P, F), any type.
+    data1
+        SBUF or PSUM, (P, F); not in PSUM together with data0.
+    initial
+        (P, 1) tile or constant.
+    op0
+        An arithmetic operator of two operands.
+    op1
+        An arithmetic operator of two operands.
+    reverse0
+        data0 is op0's right.
+    reverse1
+        data1 is op1's left.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        tensor_tensor_scan.operators, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, tensor_tensor_scan.
+    """
+    _emit(12, name, dst, data0, data1, initial, op0, op1, reverse0, reverse1)
+    return NkiInstruction(name)
+
+
+def tensor_scalar_reduce(
+    dst: Any,
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    reduce_op: Any,
+    reduce_res: Any = None,
+    reverse0: Any = False,
+    reduce_cmd: Any = reduce_cmd.reset_reduce,
+    reduce_init: Any = None,
+    reduce_res_negate: Any = False,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``t = op0(data, operand0)``; ``dst = t``; the accumulators take ``reduce_op`` over all elements of t.
+
+    One FP32 accumulator a partition, VectorE's, persists across instructions: reset_reduce starts from the operator's
+    identity, reduce goes on, load_reduce starts from reduce_init, reset only resets. ``reduce_res`` gets the
+    accumulators, times -1 with reduce_res_negate. Elements are taken in ascending order, before they are converted to
+    dst's data type.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, F), any type.
+    data
+        SBUF or PSUM, (P, F), any type.
+    op0
+        An arithmetic operator.
+    operand0
+        (P, 1) tile or constant; None or 0 for a unary op0.
+    reduce_op
+        nl.add, nl.multiply, nl.maximum or nl.minimum.
+    reduce_res
+        (P, 1) tile for the result.
+    reverse0
+        operand0 is op0's left; documented as not supported yet.
+    reduce_cmd
+        What happens to the accumulators.
+    reduce_init
+        float32 (P, 1) tile or constant, with load_reduce only.
+    reduce_res_negate
+        reduce_res gets the accumulators times -1.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        tensor_scalar_reduce.operators, tensor_scalar_reduce.reduce_init, tensor_scalar_reduce.reverse0, or a rule of
+        all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, tensor_scalar_reduce.
+    """
+    _emit(13, name, dst, data, op0, operand0, reduce_op, reduce_res, reverse0, reduce_cmd, reduce_init, reduce_res_negate)
     return NkiInstruction(name)
 
 
@@ -490,7 +763,7 @@ def memset(
     Engines: vector, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, memset;
     nki/migration/index.rst.
     """
-    _emit(8, name, dst, value, engine)
+    _emit(14, name, dst, value, engine)
     return NkiInstruction(name)
 
 
@@ -530,7 +803,7 @@ def quantize_mx(
     Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, quantize_mx; release-
     notes/components/nki.rst.
     """
-    _emit(9, name, dst, src, dst_scale)
+    _emit(15, name, dst, src, dst_scale)
     return NkiInstruction(name)
 
 
@@ -565,7 +838,7 @@ def iota(
     -----
     Engines: gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, iota.
     """
-    _emit(10, name, dst, pattern, offset, channel_multiplier)
+    _emit(16, name, dst, pattern, offset, channel_multiplier)
     return NkiInstruction(name)
 
 
@@ -612,7 +885,7 @@ def dma_copy(
     Engines: sync, scalar, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, dma_copy;
     nki/get-started/about/nki-dma-overview.rst.
     """
-    _emit(11, name, dst, src, priority, oob_mode, dge_mode, engine)
+    _emit(17, name, dst, src, priority, oob_mode, dge_mode, engine)
     return NkiInstruction(name)
 
 
@@ -647,7 +920,7 @@ def core_barrier(
     Engines: gpsimd, tensor, vector, scalar, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, core_barrier; nki/get-started/about/lnc.rst.
     """
-    _emit(12, name, data, cores, engine)
+    _emit(18, name, data, cores, engine)
     return NkiInstruction(name)
 
 
@@ -691,7 +964,7 @@ def sendrecv(
     -----
     Engines: sync, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, sendrecv.
     """
-    _emit(13, name, src, dst, send_to_rank, recv_from_rank, pipe_id, dma_engine)
+    _emit(19, name, src, dst, send_to_rank, recv_from_rank, pipe_id, dma_engine)
     return NkiInstruction(name)
 
 
@@ -724,7 +997,7 @@ def register_move(
     Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, register_move.
     """
-    _emit(14, name, dst, src)
+    _emit(20, name, dst, src)
     return NkiInstruction(name)
 
 
@@ -756,7 +1029,7 @@ def register_load(
     Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, register_load.
     """
-    _emit(15, name, dst, src)
+    _emit(21, name, dst, src)
     return NkiInstruction(name)
 
 
@@ -788,5 +1061,5 @@ def register_store(
     Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, register_store.
     """
-    _emit(16, name, dst, src)
+    _emit(22, name, dst, src)
     return NkiInstruction(name)

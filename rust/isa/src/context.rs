@@ -2,7 +2,7 @@
 
 use crate::arguments::{Argument, Arguments};
 use crate::instruction::{Engine, Instruction, Intern, Operand};
-use crate::operator::Operator;
+use crate::operator::{Class, Operator};
 use crate::rules::{self, Rule};
 use serde::{Deserialize, Serialize};
 use trn3_mem::{Space, View, Violation};
@@ -291,6 +291,57 @@ impl Context<'_> {
             let known = Operator::ALL.iter().map(|op| op.name()).collect::<Vec<_>>().join(", ");
             broken(&rules::OPERATOR, name, format!("is {given}"), format!("must be one of {known}"))
         })
+    }
+
+    /// The arithmetic operator that an argument names.
+    ///
+    /// # Errors
+    /// `rule`, if there is none or it works on bits.
+    pub fn arithmetic(
+        &self,
+        arguments: &Arguments<'_>,
+        name: &'static str,
+        rule: &Rule,
+    ) -> Result<Operator, Violation> {
+        let operator = self.operator(arguments, name)?.filter(|operator| operator.class() == Class::Arithmetic);
+        operator.ok_or_else(|| broken(rule, name, format!("is {}", arguments.get(name).describe()), rule.text))
+    }
+
+    /// The second operand of `operator`, as [`Context::vector_operand`]; a unary operator has none.
+    ///
+    /// # Errors
+    /// As [`Context::vector_operand`]; also `operand.unary` if a unary operator is given one.
+    pub fn scalar_operand(
+        &mut self,
+        instruction: &mut Instruction,
+        arguments: &Arguments<'_>,
+        operator: Operator,
+        (name, slot, at): (&'static str, usize, usize),
+        partitions: u32,
+    ) -> Result<(), Violation> {
+        if !operator.is_unary() {
+            return self.vector_operand(instruction, arguments, name, slot, at, partitions);
+        }
+        let given = arguments.get(name);
+        if matches!(given, Argument::None | Argument::Int(0)) || *given == Argument::Float(0.0) {
+            return Ok(());
+        }
+        let limit = format!("{} is unary", operator.name());
+        Err(broken(&rules::UNARY, name, format!("is {}", given.describe()), limit))
+    }
+
+    /// Checks a `(P, 1)` tile.
+    ///
+    /// # Errors
+    /// `operand.vector_shape`, or a rule of all tiles.
+    pub fn check_vector(&mut self, view: &View, name: &'static str, partitions: u32) -> Result<(), Violation> {
+        self.check_tile(view, name, ON_CHIP)?;
+        self.check_unpacked(view, name)?;
+        if view.partitions() == partitions && view.free_size() == 1 {
+            return Ok(());
+        }
+        let value = format!("has shape {:?}", view.shape().as_slice());
+        Err(broken(&rules::VECTOR_OPERAND, name, value, format!("must be ({partitions}, 1)")))
     }
 
     /// The engine that an argument names, if it names one.

@@ -112,6 +112,14 @@ pub const INDIRECT: Rule = Rule {
     fix: "gather with dma_copy first",
 };
 
+/// Operands of unary operators.
+pub const UNARY: Rule = Rule {
+    id: "operand.unary",
+    text: "the operand of a unary operator is None or 0",
+    source: "nki/api/nki/isa/__init__.py, tensor_scalar",
+    fix: "give None",
+};
+
 /// The rules of this file.
 pub const SHARED: &[Rule] = &[
     ARGUMENT_TYPE,
@@ -128,4 +136,5 @@ pub const SHARED: &[Rule] = &[
     PSUM_PAIR,
     ENGINE,
     INDIRECT,
+    UNARY,
 ];

@@ -1,12 +1,12 @@
 //! `activation`: a function of a scaled and shifted tile, with an optional running sum.
 
-use crate::accumulator::ReduceCommand;
+use crate::accumulator::{ReduceCommand, accumulate};
 use crate::arguments::{Argument, Arguments, Parameter, Use};
 use crate::context::{Context, ON_CHIP, broken};
 use crate::cost::{Cost, Stream};
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
-use crate::operator::canonical;
+use crate::operator::Operator;
 use crate::rules::{self, Rule};
 use crate::simd;
 use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
@@ -60,13 +60,13 @@ pub const DEFINITION: Definition = Definition {
     work: no_work,
 };
 
-const FUNCTION: Rule = Rule {
+pub(super) const FUNCTION: Rule = Rule {
     id: "activation.op",
     text: "op is an activation function",
     source: "nki/api/nki.api.shared.rst",
     fix: "choose a function from the list of activation functions",
 };
-const REDUCE: Rule = Rule {
+pub(super) const REDUCE: Rule = Rule {
     id: "activation.reduce",
     text: "reduce_op is nl.add, and reduce_cmd is idle, reset, reduce or reset_reduce",
     source: "nki/api/nki/isa/__init__.py, activation",
@@ -77,6 +77,17 @@ const COMMANDS: &[ReduceCommand] =
     &[ReduceCommand::Idle, ReduceCommand::Reset, ReduceCommand::Reduce, ReduceCommand::ResetReduce];
 
 fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruction, Violation> {
+    let command = ReduceCommand::of(arguments, ReduceCommand::Idle, COMMANDS, &REDUCE)?;
+    build_as(Opcode::Activation, command, arguments, context)
+}
+
+/// Builds an activation, or one that always reduces.
+pub(super) fn build_as(
+    opcode: Opcode,
+    command: ReduceCommand,
+    arguments: &Arguments<'_>,
+    context: &mut Context<'_>,
+) -> Result<Instruction, Violation> {
     let (dst, data) = (arguments.view("dst")?, arguments.view("data")?);
     for (view, name) in [(dst, "dst"), (data, "data")] {
         context.check_tile(view, name, ON_CHIP)?;
@@ -92,11 +103,10 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     if reduce_op.is_some_and(|op| op != "add") {
         return Err(broken(&REDUCE, "reduce_op", format!("is {}", reduce_op.unwrap_or("")), REDUCE.text));
     }
-    let command = ReduceCommand::of(arguments, ReduceCommand::Idle, COMMANDS, &REDUCE)?;
     if command.accumulates() && reduce_op.is_none() {
         return Err(broken(&REDUCE, "reduce_op", "is None", "a reduction needs nl.add"));
     }
-    let mut instruction = Instruction::new(Opcode::Activation, Engine::Scalar);
+    let mut instruction = Instruction::new(opcode, Engine::Scalar);
     context.writes(&mut instruction, 0, dst);
     context.reads(&mut instruction, 1, data);
     let partitions = data.partitions();
@@ -120,7 +130,7 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     Ok(instruction)
 }
 
-fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), Violation> {
+pub(super) fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), Violation> {
     let [dst, data, _, _, result] = instruction.operands;
     let function = Function::from_code(instruction.constants[0] as u8).expect("the recorder stored a function's code");
     let (bias, scale) = (machine.vector_operand(instruction, 2, 1), machine.vector_operand(instruction, 3, 2));
@@ -128,11 +138,7 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     let row = data_geometry.row_elements();
     let (partition, rows) = (machine.tables.partition_start(&data), data_geometry.rows());
     let command = ReduceCommand::stored(instruction);
-    let accumulators = machine.registers.scalar.of(partition, rows);
-    if command.resets() {
-        accumulators.fill(0.0);
-    }
-    let mut sums = accumulators.to_vec();
+    let mut sums = machine.registers.scalar.begin(partition, rows, command, 0.0);
     let reduces = command.accumulates();
     machine.stream(&dst, &[&data], |first, [x, _], out| {
         out.copy_from_slice(x);
@@ -148,10 +154,7 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
         });
         evaluate_slice(function, out);
         if reduces {
-            for (at, &y) in out.iter().enumerate() {
-                let sum = &mut sums[(first + at) / row];
-                *sum = canonical(*sum + y);
-            }
+            accumulate(Operator::Add, first, row, out, &mut sums);
         }
         Ok(())
     })?;
@@ -163,7 +166,7 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     Ok(())
 }
 
-fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost {
+pub(super) fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost {
     let [dst, data, _, _, result] = instruction.operands;
     let scalar = &target.core.scalar;
     let timing = match (Function::from_code(instruction.constants[0] as u8), tables.tensor(&data).space) {

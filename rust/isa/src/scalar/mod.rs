@@ -1,3 +1,4 @@
 //! ScalarE: functions of one tile.
 
 pub mod activation;
+pub mod activation_reduce;

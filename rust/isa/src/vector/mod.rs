@@ -3,8 +3,13 @@
 
 pub mod memset;
 pub mod quantize_mx;
+pub mod reciprocal;
+pub mod scalar_tensor_tensor;
 pub mod stream_cost;
 pub mod tensor_copy;
+pub mod tensor_copy_predicated;
 pub mod tensor_reduce;
 pub mod tensor_scalar;
+pub mod tensor_scalar_reduce;
 pub mod tensor_tensor;
+pub mod tensor_tensor_scan;

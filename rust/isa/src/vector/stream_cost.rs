@@ -8,7 +8,7 @@ use crate::instruction::{Engine, Instruction, Operand};
 use crate::machine::Tables;
 use crate::operator::Operator;
 use trn3_mem::Space;
-use trn3_spec::{ClassTiming, Ratio, Target};
+use trn3_spec::{ClassTiming, PairStream, Ratio, Target};
 
 fn timed(stream: u64, timing: &ClassTiming) -> Cost {
     Cost::Stream(Stream {
@@ -116,14 +116,7 @@ pub(crate) fn tensor_tensor(instruction: &Instruction, tables: &Tables<'_>, targ
         let rate = if power { rates.power_cycles_per_element } else { rates.tensor_tensor_cycles_per_element };
         return on_gpsimd(stream(rate), target);
     }
-    let rates = &target.core.vector.stream.tensor_tensor;
-    let rate = if !in_sbuf(data1, tables) || !in_sbuf(data2, tables) {
-        rates.psum_cycles_per_element
-    } else if operands.iter().all(|operand| bytes(operand, tables) == 2) {
-        rates.sbuf_bits16_cycles_per_element
-    } else {
-        rates.sbuf_bits32_cycles_per_element
-    };
+    let rate = pair_rate(&target.core.vector.stream.tensor_tensor, &operands, tables);
     timed(stream(rate), &target.core.vector.tensor_tensor)
 }
 
@@ -142,4 +135,28 @@ pub(crate) fn memset(instruction: &Instruction, tables: &Tables<'_>, target: &Ta
         vector.stream.memset_bits32_cycles_per_element
     };
     timed(stream(rate), &vector.copy)
+}
+
+/// An instruction of VectorE that streams `operands`, the first one first, at a rate.
+pub(crate) fn vector(
+    operands: &[&Operand],
+    rate: Ratio,
+    timing: &ClassTiming,
+    tables: &Tables<'_>,
+    target: &Target,
+) -> Cost {
+    let n = tables.geometry(operands[0]).row_elements() as u64;
+    timed(cycles(n, rate, operands, tables, target), timing)
+}
+
+/// Cycles an element of an instruction with two streamed inputs: `[dst, first, second]`.
+pub(crate) fn pair_rate(rates: &PairStream, operands: &[&Operand; 3], tables: &Tables<'_>) -> Ratio {
+    let [_, first, second] = operands;
+    if !in_sbuf(first, tables) || !in_sbuf(second, tables) {
+        rates.psum_cycles_per_element
+    } else if operands.iter().all(|operand| bytes(operand, tables) == 2) {
+        rates.sbuf_bits16_cycles_per_element
+    } else {
+        rates.sbuf_bits32_cycles_per_element
+    }
 }

@@ -52,7 +52,7 @@ pub const DEFINITION: Definition = Definition {
             doc: "engine.vector, engine.scalar, engine.gpsimd (rsqrt only) or engine.unknown.",
         },
     ],
-    rules: &[CLASS, UNARY, BITVEC, SCALAR_ENGINE],
+    rules: &[CLASS, BITVEC, SCALAR_ENGINE],
     exactness: Exactness::BitExact,
     build,
     execute,
@@ -66,12 +66,6 @@ const CLASS: Rule = Rule {
     text: "op0 and op1 are both arithmetic or both bit operators",
     source: "nki/api/nki/isa/__init__.py, tensor_scalar",
     fix: "use two instructions",
-};
-const UNARY: Rule = Rule {
-    id: "tensor_scalar.unary_operand",
-    text: "the operand of a unary operator is None or 0",
-    source: "nki/api/nki/isa/__init__.py, tensor_scalar",
-    fix: "give None",
 };
 const BITVEC: Rule = Rule {
     id: "tensor_scalar.bitvec",
@@ -174,7 +168,7 @@ fn operand(
         let absent = matches!(given, Argument::None | Argument::Int(0)) || *given == Argument::Float(0.0);
         if !absent {
             return Err(broken(
-                &UNARY,
+                &rules::UNARY,
                 name,
                 format!("is {}", given.describe()),
                 format!("{} is unary", operator.name()),
