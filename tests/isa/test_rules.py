@@ -22,6 +22,13 @@ CASES = [*GENERAL_CASES, *VECTOR_CASES]
 FILES = [module.__file__ for module in (rule_cases, rule_cases_vector, rule_tiles)]
 
 ELSEWHERE = {
+    "tensor.reshape_partitions": "../nki/test_functions.py",
+    "tensor.assignment": "../nki/test_functions.py",
+    "loop.no_reorder": "../nki/test_functions.py",
+    "language.broadcast": "../nki/test_functions.py",
+    "language.operator": "../nki/test_functions.py",
+    "argument.ufunc": "../nki/test_functions.py",
+    "operand.simulator_only": "../nki/test_functions.py",
     "kernel.cores": "../nki/test_cores.py",
     "sendrecv.size": "../nki/test_cores.py",
     "sendrecv.tiles": "../nki/test_cores.py",

@@ -248,7 +248,6 @@ def test_flattening_a_broadcast_of_size_one_or_a_gap():
         lambda t: t.reshape_dim(1, (-1, -1)),
         lambda t: t.reshape_dim(1, (-1, 0)),
         lambda t: t.reshape_dim(3, (1,)),
-        lambda t: t.reshape((8, 30)),
         lambda t: t.reshape((4, 61)),
         lambda t: t.reshape((240,)),
         lambda t: t.reshape((4, 2, 3, 2, 5, 1)),
@@ -513,7 +512,7 @@ def test_attributes():
         )
         assert tile[1:3, 2:4].offset == 8
         assert tile[1:3, 2:4].name == "mine"
-        assert x.buffer is nl.shared_hbm
+        assert x.buffer == nl.shared_hbm
         assert nl.ndarray((4, 6), nl.bfloat16).name != nl.ndarray((4, 6), nl.bfloat16).name
 
     inside(run)

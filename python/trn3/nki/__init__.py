@@ -11,11 +11,12 @@ import sys
 from trn3 import _native, dtypes
 from trn3.errors import Trn3Error
 
+from ._enums import ArgumentRegion as _ArgumentRegion
 from ._enums import MemoryRegion as _MemoryRegion
 
 _native.set_objects(
     [getattr(dtypes, "bool_" if name == "bool" else name) for name in _native.dtype_names()],
-    [_MemoryRegion(name) for name in _native.buffer_names()],
+    [*(_MemoryRegion(name) for name in _native.buffer_names()), _ArgumentRegion()],
 )
 
 from . import isa, language, typing  # noqa: E402  (the objects above must be registered first)

@@ -28,6 +28,24 @@ class MemoryRegion(enum.Enum):
         return self.value
 
 
+class ArgumentRegion:
+    """Where a kernel's arguments are: shared HBM, but equal to ``nl.hbm`` too, since public kernels ask for either."""
+
+    name = value = "shared_hbm"
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other in (MemoryRegion.shared_hbm, MemoryRegion.private_hbm)
+
+    def __hash__(self) -> int:
+        return hash(MemoryRegion.shared_hbm)
+
+    def __str__(self) -> str:
+        return self.value
+
+    def __repr__(self) -> str:
+        return "<MemoryRegion of arguments: shared_hbm>"
+
+
 class engine(enum.Enum):
     """Engines that an instruction can be sent to."""
 

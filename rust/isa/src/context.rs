@@ -285,12 +285,18 @@ impl Context<'_> {
     ///
     /// # Errors
     /// Not one of the operators.
-    pub fn operator(&self, arguments: &Arguments<'_>, name: &'static str) -> Result<Option<Operator>, Violation> {
+    pub fn operator(&mut self, arguments: &Arguments<'_>, name: &'static str) -> Result<Option<Operator>, Violation> {
         let Some(given) = arguments.operator_or_none(name)? else { return Ok(None) };
-        Operator::from_name(given).map(Some).ok_or_else(|| {
-            let known = Operator::ALL.iter().map(|op| op.name()).collect::<Vec<_>>().join(", ");
+        let operator = Operator::from_name(given).ok_or_else(|| {
+            let known = Operator::ALL.iter().filter(|op| op.is_on_hardware());
+            let known = known.map(|op| op.name()).collect::<Vec<_>>().join(", ");
             broken(&rules::OPERATOR, name, format!("is {given}"), format!("must be one of {known}"))
-        })
+        })?;
+        if !operator.is_on_hardware() {
+            let violation = broken(&rules::SIMULATOR_ONLY, name, format!("is {given}"), rules::SIMULATOR_ONLY.text);
+            self.deviation(Strictness::Hardware, violation)?;
+        }
+        Ok(Some(operator))
     }
 
     /// The arithmetic operator that an argument names.
@@ -298,7 +304,7 @@ impl Context<'_> {
     /// # Errors
     /// `rule`, if there is none or it works on bits.
     pub fn arithmetic(
-        &self,
+        &mut self,
         arguments: &Arguments<'_>,
         name: &'static str,
         rule: &Rule,

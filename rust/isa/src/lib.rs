@@ -38,5 +38,6 @@ pub use instruction::{Engine, Instruction, Intern, OPERANDS_MAX, Operand, Patter
 pub use machine::{Machine, Registers, Scratch, Tables, ValueOptions};
 pub use operator::Operator;
 pub use rules::{Rule, SHARED as SHARED_RULES};
+pub use scalar::applied::{Added, Applied};
 pub use table::{Definition, Exactness, Kind, Opcode};
 pub use tensor::accumulation::{Accumulate, accumulate_of, set_accumulate};

@@ -68,6 +68,9 @@ operators! {
     Power "power" Arithmetic false false,
     AbsMax "abs_max" Arithmetic false false,
     AbsMin "abs_min" Arithmetic false false,
+    Divide "divide" Arithmetic false false,
+    Fmod "fmod" Arithmetic false false,
+    Mod "mod" Arithmetic false false,
     Abs "abs" Arithmetic false true,
     Square "square" Arithmetic false true,
     Relu "relu" Arithmetic false true,
@@ -92,6 +95,15 @@ pub fn canonical(x: f32) -> f32 {
 #[inline(always)]
 fn truth(x: bool) -> f32 {
     f32::from(u8::from(x))
+}
+
+/// The remainder with the sign of the divisor.
+fn modulo(x: f32, y: f32) -> f32 {
+    let remainder = x % y;
+    let other_side = remainder != 0.0 && (remainder < 0.0) != (y < 0.0);
+    let value = if other_side { remainder + y } else { remainder };
+    // A remainder of zero has the divisor's sign as well.
+    canonical(if value == 0.0 { 0.0f32.copysign(y) } else { value })
 }
 
 /// Bits of a value that bit operators see; a truth value has one, whatever it is stored in.
@@ -119,6 +131,11 @@ impl Operator {
                 | Operator::LogicalOr
                 | Operator::LogicalXor
         )
+    }
+
+    /// Whether the hardware has it; others are those of AWS's simulator.
+    pub const fn is_on_hardware(self) -> bool {
+        !matches!(self, Operator::Divide | Operator::Fmod | Operator::Mod)
     }
 
     /// The operator of that name.
@@ -178,6 +195,9 @@ impl Operator {
             Operator::Power => functions::power(x, y),
             Operator::AbsMax => canonical(if x.abs() > y.abs() { x } else { y }),
             Operator::AbsMin => canonical(if x.abs() < y.abs() { x } else { y }),
+            Operator::Divide => canonical(x / y),
+            Operator::Fmod => canonical(x % y),
+            Operator::Mod => modulo(x, y),
             Operator::Abs => canonical(x.abs()),
             Operator::Square => canonical(x * x),
             Operator::Relu => canonical(if x > 0.0 || x.is_nan() { x } else { 0.0 }),

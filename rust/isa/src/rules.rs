@@ -120,6 +120,14 @@ pub const UNARY: Rule = Rule {
     fix: "give None",
 };
 
+/// Operators of AWS's simulator alone.
+pub const SIMULATOR_ONLY: Rule = Rule {
+    id: "operand.simulator_only",
+    text: "AWS's simulator computes it, the hardware has no such operator",
+    source: "nki/api/nki.api.shared.rst; release-notes/components/nki.rst",
+    fix: "multiply by the reciprocal, or use another operator",
+};
+
 /// The rules of this file.
 pub const SHARED: &[Rule] = &[
     ARGUMENT_TYPE,
@@ -137,4 +145,5 @@ pub const SHARED: &[Rule] = &[
     ENGINE,
     INDIRECT,
     UNARY,
+    SIMULATOR_ONLY,
 ];

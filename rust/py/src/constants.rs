@@ -9,7 +9,7 @@ use trn3_num::Dtype;
 
 /// `numpy.dtype` objects, in the order of [`Dtype::ALL`].
 static DTYPES: PyOnceLock<Vec<Py<PyAny>>> = PyOnceLock::new();
-/// Members of `MemoryRegion`, in the order of [`SPACES`].
+/// Members of `MemoryRegion`, in the order of [`SPACES`], then the region of a kernel's arguments.
 static BUFFERS: PyOnceLock<Vec<Py<PyAny>>> = PyOnceLock::new();
 
 const SPACES: [Space; 4] = [Space::Sbuf, Space::Psum, Space::PrivateHbm, Space::SharedHbm];
@@ -17,7 +17,7 @@ const SPACES: [Space; 4] = [Space::Sbuf, Space::Psum, Space::PrivateHbm, Space::
 /// Registers the objects; later calls do nothing.
 #[pyfunction]
 fn set_objects(py: Python<'_>, dtypes: Vec<Py<PyAny>>, buffers: Vec<Py<PyAny>>) -> PyResult<()> {
-    if dtypes.len() != Dtype::ALL.len() || buffers.len() != SPACES.len() {
+    if dtypes.len() != Dtype::ALL.len() || buffers.len() != SPACES.len() + 1 {
         return Err(PyRuntimeError::new_err("trn3._native: wrong number of dtype or buffer objects"));
     }
     // A second import finds the first one's objects, which are the same.
@@ -51,6 +51,12 @@ pub(crate) fn buffer_object(py: Python<'_>, space: Space) -> PyResult<Py<PyAny>>
     Ok(objects[at].clone_ref(py))
 }
 
+/// The object of the buffer that a kernel's arguments are in.
+pub(crate) fn argument_buffer(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    let objects = BUFFERS.get(py).ok_or_else(|| PyRuntimeError::new_err("import trn3.nki first"))?;
+    Ok(objects[SPACES.len()].clone_ref(py))
+}
+
 /// The data type that a registered object stands for.
 pub(crate) fn known_dtype(object: &Bound<'_, PyAny>) -> Option<Dtype> {
     let objects = DTYPES.get(object.py())?;
@@ -73,7 +79,7 @@ pub(crate) fn space(object: &Bound<'_, PyAny>) -> PyResult<Space> {
     if let Some(objects) = BUFFERS.get(object.py())
         && let Some(at) = objects.iter().position(|known| known.is(object))
     {
-        return Ok(SPACES[at]);
+        return Ok(SPACES.get(at).copied().unwrap_or(Space::SharedHbm));
     }
     let name = match object.cast::<PyString>() {
         Ok(name) => name.to_string(),

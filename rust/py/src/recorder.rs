@@ -13,6 +13,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyTuple;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use trn3_isa::{Argument, Opcode, RecordOptions, Strictness, Uninitialized};
 use trn3_mem::{Bytes, HostBytes, Role, TensorId, View, Violation};
@@ -145,6 +146,13 @@ impl Recorder {
     /// The name of a tensor.
     pub(crate) fn tensor_name(&self, py: Python<'_>, tensor: TensorId) -> String {
         self.lock(py).builder.as_ref().map_or_else(String::new, |builder| builder.tensor_info(tensor).name.clone())
+    }
+
+    /// Whether a tensor is an argument of the kernel.
+    pub(crate) fn is_input(&self, py: Python<'_>, tensor: TensorId) -> bool {
+        let inner = self.lock(py);
+        let info = inner.builder.as_ref().map(|builder| builder.tensor_info(tensor));
+        info.is_some_and(|info| matches!(info.role, Role::Input(_)))
     }
 
     /// Whether values can still be read.
@@ -292,6 +300,18 @@ fn refusal(py: Python<'_>, refused: &trn3_program::PairError) -> PyErr {
     errors::violation(py, &finding.violation, Some((file, *line)))
 }
 
+/// A name for as long as the process lives; the same name is kept once.
+fn interned(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let kept: &'static str = name.to_string().leak();
+    names.insert(kept);
+    kept
+}
+
 /// A count of a shape; one beyond 64 bits is as impossible as the largest of 64 bits.
 fn count(item: &Bound<'_, PyAny>) -> PyResult<i64> {
     item.extract().or_else(|error: PyErr| {
@@ -395,6 +415,34 @@ impl Recorder {
             Ok(view) => Ok(Tensor { view, recorder: slf.clone().unbind() }),
             Err(violation) => Err(inner.raise(slf.py(), &violation, line)),
         }
+    }
+
+    /// Notes that Python code does what the device would not: a finding, and an error from ``hardware`` on.
+    #[allow(clippy::too_many_arguments)]
+    fn deviation(
+        &self,
+        py: Python<'_>,
+        instruction: &str,
+        rule: &str,
+        operand: &str,
+        value: &str,
+        limit: &str,
+        fix: &str,
+    ) -> PyResult<()> {
+        let mut inner = self.lock(py);
+        let line = inner.line(py)?;
+        let violation = Violation::new(interned(rule), operand.to_string(), value, limit, fix.to_string())
+            .in_instruction(interned(instruction));
+        match inner.builder(py)?.report(Strictness::Hardware, violation, line) {
+            Ok(()) => Ok(()),
+            Err(violation) => Err(inner.raise(py, &violation, line)),
+        }
+    }
+
+    /// Number of dynamic loops so far.
+    #[getter]
+    fn loops(&self, py: Python<'_>) -> usize {
+        self.lock(py).builder.as_ref().map_or(0, |builder| builder.loops().len())
     }
 
     /// A new register, with a first value if one is given.
@@ -514,13 +562,20 @@ pub(crate) fn emit(py: Python<'_>, code: u8, name: Option<&str>, arguments: &Bou
     let opcode = Opcode::from_code(code).ok_or_else(|| PyValueError::new_err("no such instruction"))?;
     let mut recorder: Option<Py<Recorder>> = None;
     let mut converted = Vec::with_capacity(arguments.len());
+    let mut foreign_operator = None;
     for item in arguments.iter_borrowed() {
         if recorder.is_none()
             && let Some(own) = recorder_of(&item)
         {
             recorder = Some(own.clone_ref(py));
         }
-        converted.push(argument(&item)?);
+        let argument = argument(&item)?;
+        if let Argument::Operator(operator) = &argument
+            && item.get_type().name()? == "ufunc"
+        {
+            foreign_operator = Some(operator.clone());
+        }
+        converted.push(argument);
     }
     let Some(recorder) = recorder else {
         let definition = opcode.definition();
@@ -539,7 +594,20 @@ pub(crate) fn emit(py: Python<'_>, code: u8, name: Option<&str>, arguments: &Bou
     }
     let mut inner = recorder.get().lock(py);
     let line = inner.line(py)?;
-    let outcome = inner.builder(py)?.emit(opcode, &converted, name.unwrap_or(""), line);
+    let builder = inner.builder(py)?;
+    let mut outcome = Ok(());
+    if let Some(operator) = foreign_operator {
+        let violation = Violation::new(
+            "argument.ufunc",
+            "op",
+            format!("is numpy.{operator}"),
+            "an operator of nki.language",
+            "use the function of that name in nl",
+        )
+        .in_instruction(opcode.definition().name);
+        outcome = builder.report(Strictness::Hardware, violation, line);
+    }
+    let outcome = outcome.and_then(|()| builder.emit(opcode, &converted, name.unwrap_or(""), line));
     if let Err(violation) = outcome {
         return Err(inner.raise(py, &violation, line));
     }

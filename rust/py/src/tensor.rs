@@ -177,6 +177,9 @@ impl Tensor {
     /// Memory region.
     #[getter]
     fn buffer(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        if self.view.space == trn3_mem::Space::SharedHbm && self.recorder.get().is_input(py, self.view.tensor) {
+            return constants::argument_buffer(py);
+        }
         constants::buffer_object(py, self.view.space)
     }
 
@@ -313,9 +316,21 @@ impl Tensor {
 
     /// Another shape of the same elements; on chip the partitions stay.
     #[pyo3(signature = (*shape))]
-    fn reshape(&self, py: Python<'_>, shape: &Bound<'_, PyTuple>) -> PyResult<Tensor> {
+    fn reshape<'py>(slf: &Bound<'py, Self>, shape: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let sizes = if shape.len() == 1 { numbers(&shape.get_item(0)?)? } else { numbers(shape.as_any())? };
-        self.derived(py, self.view.reshape(&sizes))
+        let tensor = slf.get();
+        let moves = tensor.view.space == trn3_mem::Space::Sbuf
+            && sizes.len() >= 2
+            && sizes.first() != Some(&i64::from(tensor.view.dims[0].count))
+            && sizes.iter().all(|&size| size > 0)
+            && sizes.iter().try_fold(1i64, |product, &size| product.checked_mul(size))
+                == i64::try_from(tensor.view.elements()).ok();
+        if moves {
+            let module = slf.py().import("trn3.nki._assign")?;
+            return module.call_method1("reshape", (slf, PyTuple::new(slf.py(), sizes)?));
+        }
+        let made = tensor.derived(slf.py(), tensor.view.reshape(&sizes))?;
+        Ok(Bound::new(slf.py(), made)?.into_any())
     }
 
     /// The same bytes read as another data type.
@@ -430,8 +445,9 @@ impl Tensor {
         Ok(format!("<{head}\n{}>", values.str()?))
     }
 
+    /// Whether every element is not 0, as ``assert nl.equal(a, b)`` wants to know.
     fn __bool__(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        Tensor::__array__(slf, None, None)?.is_truthy()
+        Tensor::__array__(slf, None, None)?.call_method0("all")?.is_truthy()
     }
 
     fn __float__(slf: &Bound<'_, Self>) -> PyResult<f64> {

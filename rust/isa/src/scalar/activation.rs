@@ -8,11 +8,12 @@ use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
 use crate::operator::Operator;
 use crate::rules::{self, Rule};
+use crate::scalar::applied::Applied;
 use crate::simd;
 use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
 use trn3_mem::{Space, Violation};
 use trn3_num::Dtype;
-use trn3_num::functions::{Function, evaluate_slice};
+use trn3_num::functions::Function;
 use trn3_spec::Target;
 
 /// The table's entry.
@@ -95,7 +96,7 @@ pub(super) fn build_as(
     }
     context.check_same_shape(data, "data", dst, "dst")?;
     let name = arguments.operator_or_none("op")?.unwrap_or("None");
-    let Some(function) = Function::from_name(name) else {
+    let Some(function) = Applied::from_name(name) else {
         let known = Function::ALL.iter().map(|function| function.name()).collect::<Vec<_>>().join(", ");
         return Err(broken(&FUNCTION, "op", format!("is {name}"), format!("must be one of {known}")));
     };
@@ -126,13 +127,13 @@ pub(super) fn build_as(
         context.writes(&mut instruction, 4, result);
     }
     command.store(&mut instruction);
-    instruction.constants[0] = u32::from(function.code());
+    instruction.constants[0] = function.code();
     Ok(instruction)
 }
 
 pub(super) fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), Violation> {
     let [dst, data, _, _, result] = instruction.operands;
-    let function = Function::from_code(instruction.constants[0] as u8).expect("the recorder stored a function's code");
+    let function = Applied::from_code(instruction.constants[0]);
     let (bias, scale) = (machine.vector_operand(instruction, 2, 1), machine.vector_operand(instruction, 3, 2));
     let data_geometry = machine.tables.geometry(&data);
     let row = data_geometry.row_elements();
@@ -152,7 +153,7 @@ pub(super) fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> R
                 simd::add(piece, value);
             }
         });
-        evaluate_slice(function, out);
+        function.apply(out);
         if reduces {
             accumulate(Operator::Add, first, row, out, &mut sums);
         }
@@ -169,8 +170,8 @@ pub(super) fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> R
 pub(super) fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost {
     let [dst, data, _, _, result] = instruction.operands;
     let scalar = &target.core.scalar;
-    let timing = match (Function::from_code(instruction.constants[0] as u8), tables.tensor(&data).space) {
-        (Some(Function::Copy), _) if tables.pattern(&dst).dtype == Dtype::Float32 => &scalar.copy,
+    let timing = match (Applied::from_code(instruction.constants[0]), tables.tensor(&data).space) {
+        (Applied::Engine(Function::Copy), _) if tables.pattern(&dst).dtype == Dtype::Float32 => &scalar.copy,
         (_, Space::Psum) => &scalar.activation_psum,
         _ => &scalar.activation_sbuf,
     };

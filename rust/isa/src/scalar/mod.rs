@@ -2,3 +2,4 @@
 
 pub mod activation;
 pub mod activation_reduce;
+pub mod applied;

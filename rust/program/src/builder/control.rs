@@ -159,7 +159,10 @@ impl Builder {
     }
 
     /// A finding below `level`, an error from there on.
-    pub(super) fn report(&mut self, level: Strictness, violation: Violation, line: u32) -> Result<(), Violation> {
+    ///
+    /// # Errors
+    /// The strictness is at least `level`.
+    pub fn report(&mut self, level: Strictness, violation: Violation, line: u32) -> Result<(), Violation> {
         if self.options.checks >= level {
             return Err(violation);
         }
