@@ -3,9 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TORCH := .venv-torch
 SOURCES := $(shell find rust -name '*.rs' -o -name '*.toml') Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: demo test test-rust test-python test-slow lint format generate bench wheel clean
+.PHONY: demo test test-rust test-python test-slow test-torch conformance lint format generate bench wheel clean
 
 demo: $(VENV)/.model $(VENV)/.built
 	$(BIN)/trn3 demo
@@ -22,6 +23,14 @@ test-python: $(VENV)/.model $(VENV)/.built
 # Longer runs; each test is named as it ends, and `--last-failed` takes up where a run was stopped.
 test-slow: $(VENV)/.model $(VENV)/.built
 	$(BIN)/pytest -v -m slow --last-failed --last-failed-no-failures all
+
+# PyTorch (CUDA build, about 3 GB) and JAX live in an environment of their own; nothing else needs them.
+test-torch: $(TORCH)/.built
+	$(TORCH)/bin/pytest tests/torch
+
+# Runs AWS's public examples from CHECKOUT, a folder of aws-neuron/aws-neuron-sdk, and writes docs/conformance.md.
+conformance: $(TORCH)/.built
+	$(TORCH)/bin/python tools/conformance.py $(CHECKOUT)
 
 lint: $(VENV)/.built
 	cargo fmt --all --check
@@ -51,6 +60,15 @@ wheel: $(VENV)/.installed
 $(VENV)/.installed: requirements/dev.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements/dev.lock
+	touch $@
+
+$(TORCH)/.installed: requirements/dev.lock requirements/torch.lock
+	$(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/pip install --quiet --disable-pip-version-check -r requirements/dev.lock -r requirements/torch.lock
+	touch $@
+
+$(TORCH)/.built: $(TORCH)/.installed $(SOURCES)
+	VIRTUAL_ENV=$(abspath $(TORCH)) $(TORCH)/bin/maturin develop --release --quiet
 	touch $@
 
 # The package of the demo's model names PyTorch among its needs; only its files are used.

@@ -23,7 +23,7 @@ from trn3.nki._session import load_table
 from trn3.report import Report
 from trn3.system import Run
 
-__all__ = ["run_script"]
+__all__ = ["run_script", "stand_ins", "summary"]
 
 
 def _torch_xla() -> dict[str, types.ModuleType]:
@@ -57,11 +57,9 @@ _STAND_INS = {"torch_xla": _torch_xla, "torch_neuronx": _torch_neuronx}
 
 
 @contextlib.contextmanager
-def _as_main(path: str, arguments: Sequence[str]) -> Iterator[None]:
-    """Make the process look as Python makes it for a script."""
-    saved = sys.argv, sys.path[:], dict(sys.modules)
-    sys.argv = [path, *arguments]
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+def stand_ins() -> Iterator[None]:
+    """Make ``nki`` and the packages around it importable meanwhile."""
+    before = set(sys.modules)
     nki.activate()
     for name, make in _STAND_INS.items():
         if name not in sys.modules and importlib.util.find_spec(name) is None:
@@ -69,11 +67,29 @@ def _as_main(path: str, arguments: Sequence[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.argv, sys.path[:] = saved[0], saved[1]
         for name in ["nki", *_STAND_INS]:
             for loaded in [known for known in sys.modules if known == name or known.startswith(f"{name}.")]:
-                if loaded not in saved[2]:
+                if loaded not in before:
                     del sys.modules[loaded]
+
+
+@contextlib.contextmanager
+def _as_main(path: str, arguments: Sequence[str]) -> Iterator[None]:
+    """Make the process look as Python makes it for a script; what it leaves in the process is forgotten again."""
+    argv, search, before, environment = sys.argv, sys.path[:], set(sys.modules), dict(os.environ)
+    folder = os.path.dirname(os.path.abspath(path))
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = argv, search
+        os.environ.clear()
+        os.environ.update(environment)
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file is not None and os.path.dirname(os.path.abspath(file)) == folder:
+                del sys.modules[name]
 
 
 def run_script(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> list[Run]:
@@ -106,7 +122,7 @@ def run_script(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> l
         table = load_table(call.target)
         runs.append(Run(None, call.program, call.findings, table, call.record_s, call.run_s, call.turns))
 
-    with _as_main(name, arguments), _kernel.observed(note):
+    with stand_ins(), _as_main(name, arguments), _kernel.observed(note):
         try:
             runpy.run_path(name, run_name="__main__")
         except SystemExit as left:

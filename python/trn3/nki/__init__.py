@@ -55,7 +55,9 @@ def activate(force: bool = False) -> None:
     loaded = sys.modules.get("nki")
     if loaded is here:
         return
-    if not force and (loaded is not None or importlib.util.find_spec("nki") is not None):
+    # A folder without code that happens to be named nki is no package.
+    found = importlib.util.find_spec("nki") if loaded is None else None
+    if not force and (loaded is not None or (found is not None and found.origin is not None)):
         raise Trn3Error(
             "activate: a package named nki is installed and would be shadowed; call activate(force=True) to run "
             "kernels on the emulator all the same [nki.shadowed]"

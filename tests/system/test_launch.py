@@ -1,0 +1,81 @@
+"""``trn3 run``: other people's scripts on the emulator."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from trn3 import errors, launch
+
+SCRIPT = """
+import os, sys
+import numpy as np
+import nki
+import nki.isa as nisa
+import nki.language as nl
+from neighbour import FACTOR
+
+@nki.jit
+def kernel(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.multiply(nl.load(x), FACTOR))
+    return out
+
+if __name__ == "__main__":
+    os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = "trn2"
+    print(sys.argv[1:], kernel(np.ones((2, 2), np.float32)).sum())
+    kernel(np.ones((4, 2), np.float32))
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    (tmp_path / "neighbour.py").write_text("FACTOR = 3.0\n")
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def test_a_script_runs_as_main_with_its_arguments_and_neighbours(script, capsys):
+    argv, path, environment = sys.argv, sys.path[:], dict(os.environ)
+    runs = launch.run_script(script, ["--one", "two"])
+    assert capsys.readouterr().out == "['--one', 'two'] 12.0\n"
+    assert [run.program.kernel for run in runs] == ["kernel", "kernel"]
+    assert {run.program.target for run in runs} == {"trn2"}
+    assert runs[0].report.total_s > 0
+    assert (sys.argv, sys.path, dict(os.environ)) == (argv, path, environment)
+    assert "neighbour" not in sys.modules
+
+
+def test_the_summary_names_kernels_and_findings(script):
+    script.write_text(SCRIPT.replace("nl.multiply(nl.load(x), FACTOR)", "nl.divide(nl.load(x), FACTOR)"))
+    text = launch.summary(launch.run_script(script, []))
+    assert text.startswith("kernel: 2 calls, ")
+    assert "us on trn2" in text
+    assert f"{script}:" in text
+    assert "operand.simulator_only" in text
+
+
+def test_errors_come_through(script):
+    with pytest.raises(errors.Trn3Error, match="no such file"):
+        launch.run_script(script.parent / "absent.py")
+    script.write_text("import sys\nsys.exit(3)\n")
+    with pytest.raises(SystemExit, match="3"):
+        launch.run_script(script)
+    script.write_text("import sys\nsys.exit(0)\n")
+    assert launch.run_script(script) == []
+    script.write_text("raise KeyError('x')\n")
+    with pytest.raises(KeyError):
+        launch.run_script(script)
+
+
+def test_the_command(script):
+    command = [sys.executable, "-m", "trn3.cli", "run", str(script), "--", "--flag"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "['--flag'] 12.0\n"
+    assert "kernel: 2 calls" in done.stderr
+    done = subprocess.run([*command[:4], "--report", str(script)], capture_output=True, text=True, check=True)
+    assert "MFU" in done.stdout
+    done = subprocess.run([*command[:4], "absent.py"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "trn3: run: absent.py: no such file [run.script]\n")
