@@ -26,7 +26,7 @@ test-slow: $(VENV)/.model $(VENV)/.built
 
 # PyTorch (CUDA build, about 3 GB) and JAX live in an environment of their own; nothing else needs them.
 test-torch: $(TORCH)/.built
-	$(TORCH)/bin/pytest tests/torch
+	$(TORCH)/bin/pytest tests/frameworks
 
 # Runs AWS's public examples from CHECKOUT, a folder of aws-neuron/aws-neuron-sdk, and writes docs/conformance.md.
 conformance: $(TORCH)/.built

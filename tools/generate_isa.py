@@ -21,6 +21,7 @@ in the kernel that its tensors belong to; operands may be given by position or b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from trn3._native import VirtualRegister
@@ -38,6 +39,20 @@ vector_engine = engine.vector
 scalar_engine = engine.scalar
 gpsimd_engine = engine.gpsimd
 unknown_engine = engine.unknown
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    """Return what names an operator of ``nki.language``, which this module cannot import."""
+
+    def operator() -> None:
+        """Nothing to call: a name for an instruction."""
+
+    operator.__name__ = name
+    return operator
+
+
+_equal = _operator("equal")
+_maximum = _operator("maximum")
 
 
 class NkiInstruction:

@@ -8,9 +8,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 import rule_cases
+import rule_cases_gpsimd
 import rule_cases_vector
 import rule_tiles
 from rule_cases import CASES as GENERAL_CASES
+from rule_cases_gpsimd import GPSIMD_CASES
 from rule_cases_vector import VECTOR_CASES
 from rule_tiles import X
 
@@ -18,10 +20,12 @@ from trn3 import _native, errors, nki
 from trn3.nki import isa as nisa
 from trn3.nki import language as nl
 
-CASES = [*GENERAL_CASES, *VECTOR_CASES]
-FILES = [module.__file__ for module in (rule_cases, rule_cases_vector, rule_tiles)]
+CASES = [*GENERAL_CASES, *VECTOR_CASES, *GPSIMD_CASES]
+FILES = [module.__file__ for module in (rule_cases, rule_cases_gpsimd, rule_cases_vector, rule_tiles)]
 
 ELSEWHERE = {
+    "local_gather.bounds": "test_search_and_statistics.py",
+    "nc_n_gather.bounds": "test_search_and_statistics.py",
     "tensor.reshape_partitions": "../nki/test_functions.py",
     "tensor.assignment": "../nki/test_functions.py",
     "loop.no_reorder": "../nki/test_functions.py",

@@ -82,10 +82,9 @@ _JAX = Framework("jax", np.asarray, _jax_from_numpy)
 
 def of(value: Any) -> Framework | None:
     """Return the framework that an argument is a tensor of; None for arrays of NumPy and everything else."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
-        return _TORCH
-    jax = sys.modules.get("jax")
-    if jax is not None and isinstance(value, jax.Array):
-        return _JAX
+    for name, kind, framework in (("torch", "Tensor", _TORCH), ("jax", "Array", _JAX)):
+        # A module without that class is somebody's folder of the same name.
+        tensor = getattr(sys.modules.get(name), kind, None)
+        if tensor is not None and isinstance(value, tensor):
+            return framework
     return None

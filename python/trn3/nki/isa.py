@@ -6,6 +6,7 @@ in the kernel that its tensors belong to; operands may be given by position or b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from trn3._native import VirtualRegister
@@ -19,6 +20,9 @@ __all__ = [
     "VirtualRegister",
     "activation",
     "activation_reduce",
+    "affine_select",
+    "bn_aggr",
+    "bn_stats",
     "core_barrier",
     "dge_mode",
     "dma_copy",
@@ -27,12 +31,19 @@ __all__ = [
     "get_nc_version",
     "gpsimd_engine",
     "iota",
+    "local_gather",
     "matmul_perf_mode",
+    "max8",
     "memset",
+    "nc_find_index8",
+    "nc_match_replace8",
     "nc_matmul",
     "nc_matmul_mx",
+    "nc_n_gather",
+    "nc_stream_shuffle",
     "nc_transpose",
     "nc_version",
+    "nonzero_with_count",
     "oob_mode",
     "quantize_mx",
     "reciprocal",
@@ -44,9 +55,11 @@ __all__ = [
     "scalar_engine",
     "scalar_tensor_tensor",
     "sendrecv",
+    "sequence_bounds",
     "tensor_copy",
     "tensor_copy_predicated",
     "tensor_engine",
+    "tensor_partition_reduce",
     "tensor_reduce",
     "tensor_scalar",
     "tensor_scalar_reduce",
@@ -61,6 +74,20 @@ vector_engine = engine.vector
 scalar_engine = engine.scalar
 gpsimd_engine = engine.gpsimd
 unknown_engine = engine.unknown
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    """Return what names an operator of ``nki.language``, which this module cannot import."""
+
+    def operator() -> None:
+        """Nothing to call: a name for an instruction."""
+
+    operator.__name__ = name
+    return operator
+
+
+_equal = _operator("equal")
+_maximum = _operator("maximum")
 
 
 class NkiInstruction:
@@ -734,6 +761,220 @@ def tensor_scalar_reduce(
     return NkiInstruction(name)
 
 
+def bn_stats(
+    dst: Any,
+    data: Any,
+    name: str | None = None,
+) -> NkiInstruction:
+    """For the even and for the odd elements of each partition: count, mean, and the sum of squared distances from
+    it.
+
+    FP32, elements in ascending order: the sum first, divided once, then the squared distances. The order inside the
+    hardware is not published. A group without elements has mean and distance 0.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, 6): count, mean, variance times count of the even elements, then of the odd ones.
+    data
+        SBUF or PSUM, (P, F), F at most 512.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        bn_stats.size, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: modelled where the public documents leave something open. Source:
+    nki/api/nki/isa/__init__.py, bn_stats.
+    """
+    _emit(14, name, dst, data)
+    return NkiInstruction(name)
+
+
+def bn_aggr(
+    dst: Any,
+    data: Any,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Mean and variance of all elements from (count, mean, variance times count) of pieces, as bn_stats gives them.
+
+    With C the sum of the counts: mean = sum of count * mean / C, variance = sum of (M2 + count * (mean - all's)^2) /
+    C; FP32, pieces in ascending order. The order inside the hardware is not published.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, 2): mean, variance.
+    data
+        SBUF or PSUM, (P, F) with three elements for each piece.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        bn_aggr.size, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: modelled where the public documents leave something open. Source:
+    nki/api/nki/isa/__init__.py, bn_aggr.
+    """
+    _emit(15, name, dst, data)
+    return NkiInstruction(name)
+
+
+def max8(
+    dst: Any,
+    src: Any,
+    name: str | None = None,
+) -> NkiInstruction:
+    """The eight largest values of each partition, with multiplicity, in descending order.
+
+    Compared as FP32. A NaN counts as larger than every number (not published); among equal values the earlier one
+    comes first.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, 8), any type.
+    src
+        SBUF or PSUM, (P, F), F from 8 to 16384.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        search8.elements, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: modelled where the public documents leave something open. Source:
+    nki/api/nki/isa/__init__.py, max8.
+    """
+    _emit(16, name, dst, src)
+    return NkiInstruction(name)
+
+
+def nc_find_index8(
+    dst: Any,
+    data: Any,
+    vals: Any,
+    name: str | None = None,
+) -> NkiInstruction:
+    """The index of the first occurrence of each of eight values in its partition.
+
+    Equal values take successive occurrences, the first of them the first one; a value that is not there gives all
+    ones. Compared as FP32: NaN is nowhere, and zeros of both signs are equal.
+
+    Parameters
+    ----------
+    dst
+        (P, 8), uint32 or uint16.
+    data
+        SBUF or PSUM, (P, F), F from 8 to 16384.
+    vals
+        SBUF or PSUM, (P, 8).
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        search8.elements, search8.index, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, nc_find_index8; release-
+    notes/components/nki.rst (0.6.0).
+    """
+    _emit(17, name, dst, data, vals)
+    return NkiInstruction(name)
+
+
+def nc_match_replace8(
+    dst: Any,
+    data: Any,
+    vals: Any,
+    imm: Any,
+    dst_idx: Any = None,
+    name: str | None = None,
+) -> NkiInstruction:
+    """A copy of ``data`` in which the first occurrence of each of eight values is ``imm``; ``dst_idx`` gets where.
+
+    The values are taken from the last to the first: among equal ones the first occurrence goes to the last slot. A
+    value that is not there replaces nothing and gives all ones (not published).
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, F), any type.
+    data
+        SBUF or PSUM, (P, F), F from 8 to 16384.
+    vals
+        SBUF or PSUM, (P, 8).
+    imm
+        What comes in their place.
+    dst_idx
+        (P, 8), uint32 or uint16.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        search8.elements, search8.index, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: modelled where the public documents leave something open. Source:
+    nki/api/nki/isa/__init__.py, nc_match_replace8; release-notes/components/nki.rst (0.6.0).
+    """
+    _emit(18, name, dst, data, vals, imm, dst_idx)
+    return NkiInstruction(name)
+
+
+def nc_stream_shuffle(
+    dst: Any,
+    src: Any,
+    shuffle_mask: Any,
+    name: str | None = None,
+) -> NkiInstruction:
+    """In each quadrant of 32 partitions, partition i of ``dst`` gets partition ``shuffle_mask[i]`` of ``src``; 255
+    leaves it.
+
+    Bits are moved; ``src`` and ``dst`` may be one tile. A source of one partition and a mask of zeros repeats that
+    partition.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, F).
+    src
+        SBUF or PSUM, (P, F) of dst's type.
+    shuffle_mask
+        32 integers, 0 to 31 or 255.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        nc_stream_shuffle.mask, nc_stream_shuffle.tiles, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, nc_stream_shuffle.
+    """
+    _emit(19, name, dst, src, shuffle_mask)
+    return NkiInstruction(name)
+
+
 def memset(
     dst: Any,
     value: Any,
@@ -763,7 +1004,7 @@ def memset(
     Engines: vector, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, memset;
     nki/migration/index.rst.
     """
-    _emit(14, name, dst, value, engine)
+    _emit(20, name, dst, value, engine)
     return NkiInstruction(name)
 
 
@@ -803,7 +1044,7 @@ def quantize_mx(
     Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, quantize_mx; release-
     notes/components/nki.rst.
     """
-    _emit(15, name, dst, src, dst_scale)
+    _emit(21, name, dst, src, dst_scale)
     return NkiInstruction(name)
 
 
@@ -838,7 +1079,235 @@ def iota(
     -----
     Engines: gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, iota.
     """
-    _emit(16, name, dst, pattern, offset, channel_multiplier)
+    _emit(22, name, dst, pattern, offset, channel_multiplier)
+    return NkiInstruction(name)
+
+
+def affine_select(
+    dst: Any,
+    pattern: Any,
+    channel_multiplier: Any,
+    on_true_tile: Any,
+    on_false_value: Any,
+    cmp_op: Any = _equal,
+    offset: Any = 0,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = on_true_tile`` where ``cmp_op(v, 0)``, else ``on_false_value``; v is ``offset + p * channel_multiplier
+    + sum of step * i``.
+
+    v is an int32. Equal data types are copied bit by bit, others cast through FP32.
+
+    Parameters
+    ----------
+    dst
+        SBUF, (P, F), any type.
+    pattern
+        Up to four [step, count] pairs; the counts multiply to F.
+    channel_multiplier
+        Added for each partition.
+    on_true_tile
+        SBUF, (P, F), any type.
+    on_false_value
+        A number, float32.
+    cmp_op
+        A comparison: nl.equal, nl.not_equal, nl.less, nl.less_equal, nl.greater or nl.greater_equal.
+    offset
+        v at the first element.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        affine_select.pattern, affine_select.cmp_op, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, affine_select.
+    """
+    _emit(23, name, dst, pattern, channel_multiplier, on_true_tile, on_false_value, cmp_op, offset)
+    return NkiInstruction(name)
+
+
+def nc_n_gather(
+    dst: Any,
+    data: Any,
+    indices: Any,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst[p, i] = data[p, indices[p, i]]`` on the flattened free dimensions; bits are moved.
+
+    Parameters
+    ----------
+    dst
+        SBUF, (P, N) of data's type.
+    data
+        SBUF, (P, F), any type.
+    indices
+        SBUF, (P, N), uint32, below F.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        nc_n_gather.tiles, nc_n_gather.bounds, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, nc_n_gather.
+    """
+    _emit(24, name, dst, data, indices)
+    return NkiInstruction(name)
+
+
+def local_gather(
+    dst: Any,
+    src_buffer: Any,
+    index: Any,
+    num_elem_per_idx: Any = 1,
+    num_valid_indices: Any = None,
+    name: str | None = None,
+) -> NkiInstruction:
+    """In each group of 16 partitions: ``dst[p, k * e + j] = src_buffer[p, idx[k] + j]`` with e elements an index.
+
+    The group's indices are taken down its partitions first: ``idx[k] = index[k mod 16, k div 16]``, in elements. Bits
+    are moved.
+
+    Parameters
+    ----------
+    dst
+        SBUF, (P, indices * elements) of src_buffer's type.
+    src_buffer
+        SBUF, (P, F), P a multiple of 16.
+    index
+        SBUF, (P, K), uint16.
+    num_elem_per_idx
+        Elements at each index: 1, 2, 4, 8, 16 or 32.
+    num_valid_indices
+        Indices of a group that count; by default all, 16 * K.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        local_gather.tiles, local_gather.counts, local_gather.bounds, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, local_gather;
+    nki/test/test_nki_isa_local_gather.py.
+    """
+    _emit(25, name, dst, src_buffer, index, num_elem_per_idx, num_valid_indices)
+    return NkiInstruction(name)
+
+
+def tensor_partition_reduce(
+    dst: Any,
+    op: Any,
+    data: Any,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst[0, i]`` = ``op`` over all partitions of ``data[p, i]``, in ascending order.
+
+    FP32, one cast at the end; nl.average is the sum divided by the number of partitions. Bit operators work on
+    integers of one width.
+
+    Parameters
+    ----------
+    dst
+        SBUF, (1, F), any type.
+    op
+        nl.add, nl.average, nl.maximum, nl.bitwise_or or nl.bitwise_and.
+    data
+        SBUF, (P, F), any type.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        tensor_partition_reduce.op, tensor_partition_reduce.shape, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: gpsimd. Values: modelled where the public documents leave something open. Source:
+    nki/api/nki/isa/__init__.py, tensor_partition_reduce.
+    """
+    _emit(26, name, dst, op, data)
+    return NkiInstruction(name)
+
+
+def nonzero_with_count(
+    dst: Any,
+    src: Any,
+    index_offset: Any = 0,
+    padding_val: Any = -1,
+    name: str | None = None,
+) -> NkiInstruction:
+    """In partitions 0, 16, 32 and so on: the positions of the elements that are not 0, ascending, then
+    ``padding_val``, and in the last place their number.
+
+    ``index_offset`` is added to the positions. Other partitions are neither read nor written. Zeros of both signs are
+    zero; a NaN is not.
+
+    Parameters
+    ----------
+    dst
+        SBUF, (P, T + 1), int32.
+    src
+        SBUF, (P, T), float32 or int32.
+    index_offset
+        Added to the positions.
+    padding_val
+        Fills the places that are left.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        nonzero_with_count.tiles, nonzero_with_count.numbers, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, nonzero_with_count.
+    """
+    _emit(27, name, dst, src, index_offset, padding_val)
+    return NkiInstruction(name)
+
+
+def sequence_bounds(
+    dst: Any,
+    segment_ids: Any,
+    name: str | None = None,
+) -> NkiInstruction:
+    """For each element the first index of the run of equal ids around it, and the index after its last.
+
+    An id of 0 is padding: its bounds are n and -1.
+
+    Parameters
+    ----------
+    dst
+        SBUF, (1, 2, n) of segment_ids' type: starts, then ends.
+    segment_ids
+        SBUF, (1, n), float32 or int32.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        sequence_bounds.tiles, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, sequence_bounds;
+    nki/test/test_nki_isa_sequence_bounds.py.
+    """
+    _emit(28, name, dst, segment_ids)
     return NkiInstruction(name)
 
 
@@ -885,7 +1354,7 @@ def dma_copy(
     Engines: sync, scalar, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, dma_copy;
     nki/get-started/about/nki-dma-overview.rst.
     """
-    _emit(17, name, dst, src, priority, oob_mode, dge_mode, engine)
+    _emit(29, name, dst, src, priority, oob_mode, dge_mode, engine)
     return NkiInstruction(name)
 
 
@@ -920,7 +1389,7 @@ def core_barrier(
     Engines: gpsimd, tensor, vector, scalar, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, core_barrier; nki/get-started/about/lnc.rst.
     """
-    _emit(18, name, data, cores, engine)
+    _emit(30, name, data, cores, engine)
     return NkiInstruction(name)
 
 
@@ -964,7 +1433,7 @@ def sendrecv(
     -----
     Engines: sync, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, sendrecv.
     """
-    _emit(19, name, src, dst, send_to_rank, recv_from_rank, pipe_id, dma_engine)
+    _emit(31, name, src, dst, send_to_rank, recv_from_rank, pipe_id, dma_engine)
     return NkiInstruction(name)
 
 
@@ -997,7 +1466,7 @@ def register_move(
     Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, register_move.
     """
-    _emit(20, name, dst, src)
+    _emit(32, name, dst, src)
     return NkiInstruction(name)
 
 
@@ -1029,7 +1498,7 @@ def register_load(
     Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, register_load.
     """
-    _emit(21, name, dst, src)
+    _emit(33, name, dst, src)
     return NkiInstruction(name)
 
 
@@ -1061,5 +1530,5 @@ def register_store(
     Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, register_store.
     """
-    _emit(22, name, dst, src)
+    _emit(34, name, dst, src)
     return NkiInstruction(name)

@@ -36,6 +36,40 @@ pub enum Kind {
     Exchange,
 }
 
+/// Rows of an operand that an instruction touches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// Every one.
+    All,
+    /// The first `count` of each `of`.
+    First {
+        /// How many.
+        count: u32,
+        /// Of how many.
+        of: u32,
+    },
+}
+
+impl Rows {
+    /// Whether row `row` is touched.
+    pub fn contains(self, row: u32) -> bool {
+        match self {
+            Rows::All => true,
+            Rows::First { count, of } => row % of < count,
+        }
+    }
+
+    /// The rows of a scale tile that belong to `partitions` partitions of data: one for each group of eight, in the
+    /// first rows of the data's quadrants.
+    pub(crate) fn of_scales(partitions: u32) -> Rows {
+        if partitions <= 32 {
+            Rows::First { count: partitions.div_ceil(8), of: u32::MAX }
+        } else {
+            Rows::First { count: 4, of: 32 }
+        }
+    }
+}
+
 /// An instruction: what it takes, what it checks, what it does and what it costs.
 pub struct Definition {
     /// Name in `nki.isa`.
@@ -60,6 +94,8 @@ pub struct Definition {
     pub execute: fn(&Instruction, &mut Machine<'_>) -> Result<(), Violation>,
     /// Whether a NaN that it reads may leave no NaN in what it writes (a comparison, a selection).
     pub hides_nan: fn(&Instruction) -> bool,
+    /// Says which rows (partitions) of a slot's operand it touches.
+    pub rows: fn(&Instruction, &Tables<'_>, usize) -> Rows,
     /// Says what it costs.
     pub cost: fn(&Instruction, &Tables<'_>, &Target) -> Cost,
     /// Says how much useful work it does.
@@ -102,9 +138,21 @@ instructions! {
     TensorCopyPredicated = crate::vector::tensor_copy_predicated,
     TensorTensorScan = crate::vector::tensor_tensor_scan,
     TensorScalarReduce = crate::vector::tensor_scalar_reduce,
+    BnStats = crate::vector::bn_stats,
+    BnAggr = crate::vector::bn_aggr,
+    Max8 = crate::vector::max8,
+    NcFindIndex8 = crate::vector::nc_find_index8,
+    NcMatchReplace8 = crate::vector::nc_match_replace8,
+    NcStreamShuffle = crate::vector::nc_stream_shuffle,
     Memset = crate::vector::memset,
     QuantizeMx = crate::vector::quantize_mx,
     Iota = crate::gpsimd::iota,
+    AffineSelect = crate::gpsimd::affine_select,
+    NcNGather = crate::gpsimd::nc_n_gather,
+    LocalGather = crate::gpsimd::local_gather,
+    TensorPartitionReduce = crate::gpsimd::tensor_partition_reduce,
+    NonzeroWithCount = crate::gpsimd::nonzero_with_count,
+    SequenceBounds = crate::gpsimd::sequence_bounds,
     DmaCopy = crate::dma::dma_copy,
     CoreBarrier = crate::cores::core_barrier,
     Sendrecv = crate::cores::sendrecv,
@@ -140,6 +188,11 @@ impl Opcode {
     pub fn from_code(code: u8) -> Option<Opcode> {
         Opcode::ALL.get(usize::from(code)).copied()
     }
+}
+
+/// Every row of every operand.
+pub fn every_row(_: &Instruction, _: &Tables<'_>, _: usize) -> Rows {
+    Rows::All
 }
 
 /// Every NaN that it reads is a NaN in what it writes.

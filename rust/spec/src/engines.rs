@@ -151,6 +151,10 @@ spec_structs! {
         rng_state_cycles: u32,
         /// Cycles an instruction adds for an indirect operand.
         indirect_cycles: Option<u32>,
+        /// Fewest elements that max8, nc_find_index8 and nc_match_replace8 search.
+        search_free_min: u32,
+        /// The most.
+        search_free_max: u32,
         /// Lowest cycles an element while GpSimdE streams SBUF over the shared bus.
         shared_bus_cycles_per_element: Ratio,
     }

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::cost::{Control, Cost};
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
-use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan, no_work};
 use trn3_mem::{Space, Violation};
 use trn3_spec::Target;
 
@@ -32,6 +32,7 @@ pub const DEFINITION: Definition = Definition {
     build,
     execute,
     hides_nan: keeps_nan,
+    rows: every_row,
     cost,
     work: no_work,
 };

@@ -10,7 +10,7 @@ use crate::operator::Operator;
 use crate::rules::{self, Rule};
 use crate::scalar::applied::Applied;
 use crate::simd;
-use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan, no_work};
 use trn3_mem::{Space, Violation};
 use trn3_num::Dtype;
 use trn3_num::functions::Function;
@@ -57,6 +57,7 @@ pub const DEFINITION: Definition = Definition {
     build,
     execute,
     hides_nan: keeps_nan,
+    rows: every_row,
     cost,
     work: no_work,
 };

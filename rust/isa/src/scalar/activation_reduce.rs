@@ -5,7 +5,7 @@ use crate::arguments::{Arguments, Parameter, Use};
 use crate::context::Context;
 use crate::instruction::{Engine, Instruction};
 use crate::scalar::activation;
-use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan, no_work};
 use trn3_mem::Violation;
 
 /// The table's entry.
@@ -36,6 +36,7 @@ pub const DEFINITION: Definition = Definition {
     build,
     execute: activation::execute,
     hides_nan: keeps_nan,
+    rows: every_row,
     cost: activation::cost,
     work: no_work,
 };

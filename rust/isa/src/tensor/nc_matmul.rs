@@ -7,7 +7,7 @@ use crate::cost::{Cost, Multiply, Work};
 use crate::instruction::{Engine, Instruction, Operand};
 use crate::machine::{Machine, Tables};
 use crate::rules::Rule;
-use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan};
+use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan};
 use crate::tensor::accumulation::{Accumulate, accumulate_of, set_accumulate};
 use trn3_mem::{Fault, Geometry, View, Violation};
 use trn3_num::Dtype;
@@ -91,6 +91,7 @@ pub const DEFINITION: Definition = Definition {
     build,
     execute,
     hides_nan: keeps_nan,
+    rows: every_row,
     cost,
     work,
 };

@@ -7,7 +7,7 @@ use crate::cost::{Cost, Work};
 use crate::instruction::{Engine, Instruction, Operand};
 use crate::machine::{Machine, Tables};
 use crate::rules::Rule;
-use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan};
+use crate::table::{Definition, Exactness, Kind, Opcode, Rows, keeps_nan};
 use crate::tensor::accumulation::{Accumulate, accumulate_of, set_accumulate};
 use crate::tensor::nc_matmul::{
     accumulate_argument, check_places, free_dims, moving_free_max, multiply_cost, rows_of, tile_geometry,
@@ -71,6 +71,7 @@ pub const DEFINITION: Definition = Definition {
     build,
     execute,
     hides_nan: keeps_nan,
+    rows,
     cost,
     work,
 };
@@ -233,6 +234,13 @@ pub(crate) fn check_scale_place(
         return Err(broken(rule, name, value, limit));
     }
     Ok(())
+}
+
+fn rows(instruction: &Instruction, tables: &Tables<'_>, slot: usize) -> Rows {
+    if slot < 3 {
+        return Rows::All;
+    }
+    Rows::of_scales(tables.pattern(&instruction.operands[slot - 2]).dims[0].count)
 }
 
 fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), Violation> {

@@ -6,7 +6,7 @@ use crate::cost::{Cost, Stream};
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
 use crate::rules::Rule;
-use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan, no_work};
 use crate::tensor::nc_matmul::{TRANSPOSE, multiply_cost};
 use trn3_mem::{Space, Violation};
 use trn3_num::Dtype;
@@ -46,6 +46,7 @@ pub const DEFINITION: Definition = Definition {
     build,
     execute,
     hides_nan: keeps_nan,
+    rows: every_row,
     cost,
     work: no_work,
 };

@@ -1,10 +1,17 @@
 //! VectorE: elementwise arithmetic, copies, reductions, quantisation. Instructions that other engines also run are
 //! here, with the engine they default to.
 
+pub mod bn_aggr;
+pub mod bn_stats;
+pub mod max8;
 pub mod memset;
+pub mod nc_find_index8;
+pub mod nc_match_replace8;
+pub mod nc_stream_shuffle;
 pub mod quantize_mx;
 pub mod reciprocal;
 pub mod scalar_tensor_tensor;
+mod search;
 pub mod stream_cost;
 pub mod tensor_copy;
 pub mod tensor_copy_predicated;

@@ -6,7 +6,7 @@ use crate::cost::{Cost, Stream};
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
 use crate::rules::Rule;
-use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, Rows, keeps_nan, no_work};
 use crate::tensor::nc_matmul_mx::check_scale_place;
 use trn3_mem::{Fault, Violation};
 use trn3_num::{Dtype, mx};
@@ -48,6 +48,7 @@ pub const DEFINITION: Definition = Definition {
     build,
     execute,
     hides_nan: keeps_nan,
+    rows,
     cost,
     work: no_work,
 };
@@ -128,6 +129,10 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
 pub(crate) fn scale_row(partitions: usize, group: usize) -> usize {
     let p = group * GROUP_PARTITIONS;
     if partitions <= 32 { group } else { 32 * (p / 32) + (p % 32) / GROUP_PARTITIONS }
+}
+
+fn rows(instruction: &Instruction, _: &Tables<'_>, slot: usize) -> Rows {
+    if slot == 2 { Rows::of_scales(instruction.constants[0]) } else { Rows::All }
 }
 
 fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), Violation> {

@@ -7,7 +7,7 @@ use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
 use crate::operator::Operator;
 use crate::simd;
-use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan, no_work};
 use crate::vector::stream_cost;
 use trn3_mem::Violation;
 use trn3_spec::Target;
@@ -28,6 +28,7 @@ pub const DEFINITION: Definition = Definition {
     build,
     execute,
     hides_nan: keeps_nan,
+    rows: every_row,
     cost,
     work: no_work,
 };

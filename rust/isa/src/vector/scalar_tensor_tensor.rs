@@ -8,7 +8,7 @@ use crate::machine::{Machine, Tables};
 use crate::operator::Operator;
 use crate::rules::{self, Rule};
 use crate::simd;
-use crate::table::{Definition, Exactness, Kind, Opcode, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, every_row, no_work};
 use crate::vector::stream_cost;
 use trn3_mem::{Space, Violation};
 use trn3_spec::Target;
@@ -46,6 +46,7 @@ pub const DEFINITION: Definition = Definition {
     build,
     execute,
     hides_nan,
+    rows: every_row,
     cost,
     work: no_work,
 };

@@ -18,7 +18,8 @@ fn timed(stream: u64, timing: &ClassTiming) -> Cost {
     })
 }
 
-fn on_gpsimd(stream: u64, target: &Target) -> Cost {
+/// An instruction of GpSimdE that streams for so many cycles once it has started.
+pub(crate) fn on_gpsimd(stream: u64, target: &Target) -> Cost {
     let gpsimd = &target.core.gpsimd;
     Cost::Stream(Stream {
         stream: u64::from(gpsimd.start_cycles) + stream,

@@ -5,7 +5,7 @@ use crate::context::{Context, ON_CHIP, SBUF};
 use crate::cost::Cost;
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
-use crate::table::{Definition, Exactness, Kind, Opcode, keeps_nan, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan, no_work};
 use crate::vector::stream_cost;
 use trn3_mem::Violation;
 use trn3_spec::Target;
@@ -43,6 +43,7 @@ pub const DEFINITION: Definition = Definition {
     build,
     execute,
     hides_nan: keeps_nan,
+    rows: every_row,
     cost,
     work: no_work,
 };

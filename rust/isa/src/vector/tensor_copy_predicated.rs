@@ -6,7 +6,7 @@ use crate::cost::Cost;
 use crate::instruction::{Engine, Instruction, Operand};
 use crate::machine::{Machine, Tables};
 use crate::rules::{self, Rule};
-use crate::table::{Definition, Exactness, Kind, Opcode, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, every_row, no_work};
 use crate::vector::stream_cost;
 use trn3_mem::{Space, Violation};
 use trn3_num::{Dtype, encode_slice};
@@ -41,6 +41,7 @@ pub const DEFINITION: Definition = Definition {
     build,
     execute,
     hides_nan,
+    rows: every_row,
     cost,
     work: no_work,
 };

@@ -9,7 +9,7 @@ use crate::machine::{Machine, Tables, VectorOperand};
 use crate::operator::Operator;
 use crate::rules::Rule;
 use crate::simd;
-use crate::table::{Definition, Exactness, Kind, Opcode, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, every_row, no_work};
 use crate::vector::stream_cost;
 use trn3_mem::Violation;
 use trn3_spec::Target;
@@ -72,6 +72,7 @@ pub const DEFINITION: Definition = Definition {
     build,
     execute,
     hides_nan,
+    rows: every_row,
     cost,
     work: no_work,
 };

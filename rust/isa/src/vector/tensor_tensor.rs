@@ -8,7 +8,7 @@ use crate::machine::{Machine, Tables};
 use crate::operator::{Class, Operator, bits_of, same_bits};
 use crate::rules::{self, Rule};
 use crate::simd;
-use crate::table::{Definition, Exactness, Kind, Opcode, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, every_row, no_work};
 use crate::vector::stream_cost;
 use trn3_mem::{Space, View, Violation};
 use trn3_num::Dtype;
@@ -51,6 +51,7 @@ pub const DEFINITION: Definition = Definition {
     build,
     execute,
     hides_nan,
+    rows: every_row,
     cost,
     work: no_work,
 };

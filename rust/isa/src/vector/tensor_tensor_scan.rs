@@ -7,7 +7,7 @@ use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables, VectorOperand};
 use crate::operator::Operator;
 use crate::rules::{self, Rule};
-use crate::table::{Definition, Exactness, Kind, Opcode, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, every_row, no_work};
 use crate::vector::stream_cost;
 use trn3_mem::{Space, Violation};
 use trn3_spec::Target;
@@ -41,6 +41,7 @@ pub const DEFINITION: Definition = Definition {
     build,
     execute,
     hides_nan,
+    rows: every_row,
     cost,
     work: no_work,
 };

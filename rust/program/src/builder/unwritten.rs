@@ -5,7 +5,7 @@
 
 use super::{Builder, Fill, FillValue};
 use crate::program::Taint;
-use trn3_isa::{Instruction, Opcode, Operand};
+use trn3_isa::{Instruction, Operand, Rows};
 use trn3_mem::{Coverage, Fault, Space, TensorId, View, Violation};
 use trn3_num::Dtype;
 
@@ -37,10 +37,12 @@ fn holds_nan(dtype: Dtype) -> bool {
         && !matches!(dtype, Dtype::Float4E2m1fn | Dtype::Float4E2m1fnX4 | Dtype::Float6E2m3fn | Dtype::Float6E3m2fn)
 }
 
-/// The rows of a scale tile that belong to data of `partitions` partitions, one view each.
-fn scale_rows(view: &View, partitions: u32) -> Vec<View> {
-    let rows = if partitions <= 32 { partitions.div_ceil(8) } else { partitions };
-    let used = (0..view.partitions().min(rows)).filter(|row| partitions <= 32 || row % 32 < 4);
+/// The rows of a view that an instruction touches; the whole view, if it touches all.
+fn touched(view: View, rows: Rows) -> Vec<View> {
+    if rows == Rows::All {
+        return vec![view];
+    }
+    let used = (0..view.partitions()).filter(|&row| rows.contains(row));
     used.map(|row| {
         let mut one = view.clone();
         one.dims[0].count = 1;
@@ -121,15 +123,16 @@ impl Builder {
                 continue;
             }
             let view = self.view_of(operand);
+            let rows = (instruction.opcode.definition().rows)(instruction, &self.tables(), slot);
             let mut here = Coverage::Empty;
             here.mark(bytes, view.byte_runs().take(1));
-            if here == Coverage::Full {
+            if here == Coverage::Full && rows == Rows::All {
                 self.bytes[id].taint = None;
                 self.bytes[id].soil(taint);
                 self.bytes[id].written = Coverage::Full;
                 continue;
             }
-            let views = self.written_views(instruction, operand, view);
+            let views = touched(view, rows);
             let state = &mut self.bytes[id];
             state.soil(taint);
             for view in views {
@@ -144,12 +147,6 @@ impl Builder {
         }
     }
 
-    /// The parts of a view that an instruction writes: all of it, but for a large scale tile four rows of each quadrant.
-    fn written_views(&self, instruction: &Instruction, operand: &Operand, view: View) -> Vec<View> {
-        let scales = instruction.opcode == Opcode::QuantizeMx && *operand == instruction.operands[2];
-        if scales { scale_rows(&view, instruction.constants[0]) } else { vec![view] }
-    }
-
     /// Whether everything has been written that an instruction reads in a slot.
     fn is_written(&self, instruction: &Instruction, slot: usize) -> bool {
         let operand = &instruction.operands[slot];
@@ -158,9 +155,9 @@ impl Builder {
         }
         let written = &self.bytes[operand.tensor.index()].written;
         let view = self.view_of(operand);
-        if instruction.opcode == Opcode::NcMatmulMx && slot >= 3 {
-            let partitions = self.view_of(&instruction.operands[slot - 2]).partitions();
-            return scale_rows(&view, partitions).iter().all(|view| written.covers(view.byte_runs()));
+        let rows = (instruction.opcode.definition().rows)(instruction, &self.tables(), slot);
+        if rows != Rows::All {
+            return touched(view, rows).iter().all(|view| written.covers(view.byte_runs()));
         }
         written.covers(view.byte_runs())
     }
