@@ -82,10 +82,10 @@ def test_without_a_name_the_tables_are_listed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["spec", "trn9"], "known: trn2, trn3"),
-        (["spec", "--conflicts", "trn9"], "known: trn2, trn3"),
-        (["spec", "--diff", "trn2", "trn9"], "known: trn2, trn3"),
-        (["spec", "--diff", "trn2"], "known: trn2, trn3"),
+        (["spec", "trn9"], "known: trn1, inf2, trn2, trn3"),
+        (["spec", "--conflicts", "trn9"], "known: trn1, inf2, trn2, trn3"),
+        (["spec", "--diff", "trn2", "trn9"], "known: trn1, inf2, trn2, trn3"),
+        (["spec", "--diff", "trn2"], "known: trn1, inf2, trn2, trn3"),
         (["spec", "--diff", "--conflicts"], "exclude each other"),
         (["spec", "trn3", "--grep", "["], "is no regular expression"),
     ],

@@ -74,6 +74,24 @@ def test_every_entry_has_unit_status_and_source(name: str) -> None:
 
 
 def test_tables_differ_in_keys_only_by_capability() -> None:
+    assert set(spec.load("trn1")) == set(spec.load("inf2"))
+    gained = set(spec.load("trn2")) - set(spec.load("trn1"))
+    assert {key for key in gained if not key.startswith(("published.", "tensor.throttle.", "dma.hwdge."))} == {
+        "gpsimd.dma.bandwidth_bytes_per_s",
+        "gpsimd.dma.start_ns",
+        "gpsimd.stream.nonzero_cycles_per_element",
+        "gpsimd.stream.rng_cycles_per_element",
+        "gpsimd.stream.topk_cycles_per_element",
+        "psum.bank_conflict_ratio",
+        "semaphore.remote_ns",
+        "tensor.double_row_macs_per_cycle",
+        "tensor.passes.double_row",
+        "tensor.passes.fp32_transpose",
+        "tensor.sparse_macs_per_cycle",
+        "vector.shared_bus_cycles_per_element",
+        "vector.stream.range_select_cycles_per_element",
+    }
+    assert set(spec.load("trn1")) - set(spec.load("trn2")) == {"published.chip.int8_ops_per_s"}
     lone = {pair.key for pair in spec.compare("trn2", "trn3") if pair.left is None or pair.right is None}
     assert lone == set(spec.load("trn2")) ^ set(spec.load("trn3"))
     assert {key for key in lone if not key.startswith("published.")} == {
@@ -94,6 +112,29 @@ def test_tables_differ_in_keys_only_by_capability() -> None:
     }
 
 
+def test_inferentia2_is_trainium1_but_for_the_chip() -> None:
+    assert {pair.key for pair in spec.compare("trn1", "inf2")} == {"published.chip.neuronlink_bandwidth_bytes_per_s"}
+    left, right = spec.load("trn1"), spec.load("inf2")
+    said = {key for key in left if left[key].source != right[key].source}
+    assert {key.partition(".")[0] for key in said} == {"chip", "hbm", "published"}
+    assert right["hbm.capacity_bytes"].source.startswith("inferentia2.rst")
+
+
+def test_tables_side_by_side() -> None:
+    rows = {row.key: row for row in spec.side_by_side("trn1", "trn2", "trn3")}
+    assert set(rows) == set(spec.load("trn1")) | set(spec.load("trn2")) | set(spec.load("trn3"))
+    clock = rows["vector.clock_hz"]
+    assert [entry.value for entry in clock.entries if entry] == [1_120_000_000, 960_000_000, 1_200_000_000]
+    assert (clock.unit, clock.differs) == ("Hz", True)
+    assert not rows["tensor.rows"].differs
+    assert [entry is None for entry in rows["tensor.mx_macs_per_cycle"].entries] == [True, True, False]
+    assert [entry is None for entry in rows["published.chip.int8_ops_per_s"].entries] == [False, True, True]
+    for one in ("trn1", "trn2", "trn3"):
+        table = spec.load(one)
+        assert [key for key in rows if key in table] == list(table), "each table keeps its own order"
+    assert len(spec.side_by_side()[0].entries) == len(spec.names())
+
+
 def test_compare_a_table_with_itself_finds_nothing() -> None:
     assert spec.compare("trn3", spec.load("trn3")) == []
 
@@ -105,7 +146,7 @@ def test_conflicts_hold_both_sides() -> None:
     assert "trainium3_arch.rst" in memory.source
     assert found["trn3", "C3", "chip.cc_cores"].value == 20
     assert found["trn3", "C4", "published.chip.bf16_flops_per_s"].value == 629_145_600_000_000
-    ids = {other.id for other in spec.conflicts()}
+    ids = {other.id for other in spec.conflicts() if other.id is not None}
     # C10 (network of a server) and C16 (a rule of an instruction) are not about a chip or core.
     assert ids == {f"C{number}" for number in range(1, 20)} - {"C10", "C16"}
     assert spec.conflicts("trn3") == [other for other in spec.conflicts() if other.table == "trn3"]
@@ -132,7 +173,7 @@ def test_tables_are_values() -> None:
         assert other == table
         assert hash(other) == hash(table)
     assert table != spec.load("trn3")
-    assert repr(table) == "<Table 'trn3': 332 entries, overridden: dma.gap_ns>"
+    assert repr(table) == "<Table 'trn3': 346 entries, overridden: dma.gap_ns>"
 
 
 def test_an_override_says_what_was_there() -> None:
@@ -156,6 +197,10 @@ def test_an_override_says_what_was_there() -> None:
         ("vector.stream.reciprocal_cycles_per_element", Fraction(15, 2), Fraction(15, 2)),
         ("vector.stream.reciprocal_cycles_per_element", "7", Fraction(7)),
         ("vector.stream.reciprocal_cycles_per_element", 0.25, Fraction(1, 4)),
+        ("vector.stream.reciprocal_cycles_per_element", "15/2 cycles/element", Fraction(15, 2)),
+        ("dma.gap_ns", "20 ns", 20),
+        ("dma.hwdge.partition_ns", "3.5  ns", 3.5),
+        ("tensor.clock_hz", "2.8e9 Hz", 2_800_000_000),
         ("matmul.row_tiles", [128], (128,)),
         ("matmul.row_tiles", (128, 64), (128, 64)),
         ("core.generation", "NeuronCore-x", "NeuronCore-x"),
@@ -175,7 +220,10 @@ def test_overrides_of_every_kind(key: str, given: object, kept: object) -> None:
         ("tensor.clock_hz", -1, "spec.limit"),
         ("tensor.clock_hz", 1e12, "spec.limit"),
         ("tensor.clock_hz", 10**30, "spec.kind"),
-        ("tensor.clock_hz", "2.4 GHz", "spec.kind"),
+        ("tensor.clock_hz", "2.4 GHz", "spec.unit"),
+        ("dma.gap_ns", "20 us", "spec.unit"),
+        ("dma.gap_ns", "many ns", "spec.kind"),
+        ("dma.gap_ns", "20", "spec.kind"),
         ("tensor.clock_hz", True, "spec.kind"),
         ("tensor.clock_hz", [1], "spec.kind"),
         ("tensor.clock_hz", float("nan"), "spec.kind"),
@@ -188,6 +236,7 @@ def test_overrides_of_every_kind(key: str, given: object, kept: object) -> None:
         ("hbm.stacks", 0, "spec.consistent"),
         ("sbuf.partitions", 2**32, "spec.limit"),
         ("chip.cores", 2**31, "spec.consistent"),
+        ("dma.descriptor.overhead_ns", 150, "spec.consistent"),
         ("dma.queues_per_engine", 65, "spec.consistent"),
         ("capability.matmul_mx", False, "spec.consistent"),
         ("capability.matmul_mx", 0, "spec.kind"),
@@ -244,7 +293,7 @@ def test_a_complete_file_needs_no_base(tmp_path: Path) -> None:
         (entry("dma.gap_ns", "true"), "spec.kind", "true (true or false)"),
         (entry("dma.gap_ns", "1") + entry("dma.gap_ns", "1").partition("\n")[2], "spec.toml", "duplicate key"),
         (entry("dma.gap_ns", "1")[:-12], "spec.toml", "line 6"),
-        ('extends = "trn9"', "spec.name", "known: trn2, trn3"),
+        ('extends = "trn9"', "spec.name", "known: trn1, inf2, trn2, trn3"),
         ('extends = "mine.toml"', "spec.extends", "extends itself"),
         ("extends = 3", "spec.entry", "extends"),
         ("", "spec.missing_key", "core.generation: missing"),
@@ -275,4 +324,4 @@ def test_what_is_no_text_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["trn9", "", "TRN3", "trn3 "])
 def test_a_wrong_name_lists_the_known_ones(name: str) -> None:
-    assert "known: trn2, trn3" in str(load_error(name))
+    assert "known: trn1, inf2, trn2, trn3" in str(load_error(name))

@@ -96,10 +96,17 @@ impl DmaSpec {
 
     /// How long the issuer is busy with a transfer before it can issue the next: `T_DGE(P)` keeps a sequencer and its
     /// DGE, `SWDGE_GEN(P)` keeps GpSimd, static descriptors keep nobody.
+    ///
+    /// # Panics
+    ///
+    /// If the core has no hardware DGE and the mode asks for it.
     #[must_use]
     pub fn issue_interval(&self, mode: Mode, shape: &Shape) -> Picos {
         match mode {
-            Mode::Hardware => Picos(self.table.hwdge.duration_ps(self.generation_partitions(shape))),
+            Mode::Hardware => {
+                let hwdge = self.table.hwdge.as_ref().expect("a core without hardware DGE refuses the instruction");
+                Picos(hwdge.duration_ps(self.generation_partitions(shape)))
+            }
             Mode::Software => Picos(self.table.swdge.duration_ps(self.generation_partitions(shape))),
             Mode::Static => Picos::ZERO,
         }
@@ -190,11 +197,10 @@ pub(crate) mod tests {
         V4.clone()
     }
 
-    /// Trn1, as far as timing.md section 8.2 has values of its own.
+    /// Trn1.
     pub(crate) fn v2() -> DmaSpec {
-        let mut spec = DmaSpec { bandwidth_bytes_per_s: 17_400_000_000, ..v3() };
-        spec.table.descriptor.duration_min_ps = 7_000;
-        spec
+        static V2: LazyLock<DmaSpec> = LazyLock::new(|| built_in("trn1"));
+        V2.clone()
     }
 
     /// `bw_seq`.

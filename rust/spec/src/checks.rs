@@ -23,8 +23,16 @@ impl Target {
             ("tensor.rows", "must be 1 to 4096", (1..=4096).contains(&tensor.rows)),
             ("tensor.columns", "must be 1 to 4096", (1..=4096).contains(&tensor.columns)),
             ("tensor.passes.fp32", "must be at least 1", tensor.passes.fp32 > 0),
-            ("tensor.throttle.window_cycles", "must be at least 1", tensor.throttle.window_cycles > 0),
-            ("tensor.throttle.limited_ratio", "must be above 0 and at most 1", share(tensor.throttle.limited_ratio)),
+            (
+                "tensor.throttle.window_cycles",
+                "must be at least 1",
+                tensor.throttle.as_ref().is_none_or(|throttle| throttle.window_cycles > 0),
+            ),
+            (
+                "tensor.throttle.limited_ratio",
+                "must be above 0 and at most 1",
+                tensor.throttle.as_ref().is_none_or(|throttle| share(throttle.limited_ratio)),
+            ),
             ("sbuf.partitions", "must be 1 to 4096", (1..=4096).contains(&sbuf.partitions)),
             ("sbuf.partition_bytes", "must be 1 to 2^40", (1..=1 << 40).contains(&sbuf.partition_bytes)),
             (
@@ -111,6 +119,7 @@ impl Target {
     fn capability_checks(&self) -> Vec<Check> {
         let (core, chip, can) = (&self.core, &self.chip, &self.core.capability);
         let (tensor, stream, dma) = (&core.tensor, &core.vector.stream, &chip.dma);
+        let gpsimd = &core.gpsimd;
         const MX: &str = "must be given exactly when capability.matmul_mx is true";
         const ROW: &str = "must be given exactly when capability.double_row is true";
         const EXP: &str = "must be given exactly when capability.fast_exponential is true";
@@ -161,6 +170,66 @@ impl Target {
             ("dma.priority_classes", CLASS, can.dma_priority == dma.priority_classes.is_some()),
             ("dma.priority_default", CLASS, can.dma_priority == dma.priority_default.is_some()),
             ("dma.priority_fetch", CLASS, can.dma_priority == dma.priority_fetch.is_some()),
+            (
+                "tensor.passes.fp32_transpose",
+                "must be given exactly when capability.transpose_mode is true",
+                can.transpose_mode == tensor.passes.fp32_transpose.is_some(),
+            ),
+            (
+                "tensor.throttle.enabled",
+                "must be given exactly when capability.throttle is true",
+                can.throttle == tensor.throttle.is_some(),
+            ),
+            (
+                "vector.stream.range_select_cycles_per_element",
+                "must be given exactly when capability.range_select is true",
+                can.range_select == stream.range_select_cycles_per_element.is_some(),
+            ),
+            (
+                "vector.shared_bus_cycles_per_element",
+                "must be given exactly when capability.sbuf_parallel is true",
+                can.sbuf_parallel == core.vector.shared_bus_cycles_per_element.is_some(),
+            ),
+            (
+                "psum.bank_conflict_ratio",
+                "must be given exactly when capability.psum_parallel is true",
+                can.psum_parallel == core.psum.bank_conflict_ratio.is_some(),
+            ),
+            (
+                "gpsimd.stream.topk_cycles_per_element",
+                "must be given exactly when capability.topk is true",
+                can.topk == gpsimd.stream.topk_cycles_per_element.is_some(),
+            ),
+            (
+                "gpsimd.stream.nonzero_cycles_per_element",
+                "must be given exactly when capability.nonzero_with_count is true",
+                can.nonzero_with_count == gpsimd.stream.nonzero_cycles_per_element.is_some(),
+            ),
+            (
+                "gpsimd.stream.rng_cycles_per_element",
+                "must be given exactly when capability.gpsimd_rng is true",
+                can.gpsimd_rng == gpsimd.stream.rng_cycles_per_element.is_some(),
+            ),
+            (
+                "gpsimd.dma.bandwidth_bytes_per_s",
+                "must be given exactly when capability.gpsimd_dma is true",
+                can.gpsimd_dma == gpsimd.dma.is_some(),
+            ),
+            (
+                "semaphore.remote_ns",
+                "must be given exactly when chip.logical_core_sizes has more than 1",
+                chip.logical_core_sizes.iter().any(|&size| size > 1) == core.semaphore.remote_ps.is_some(),
+            ),
+            (
+                "dma.hwdge.blocks",
+                "must be given exactly when capability.hardware_dge is true",
+                can.hardware_dge == dma.hwdge.is_some(),
+            ),
+            (
+                "capability.scalar_tensor_scalar",
+                "must come with capability.scalar_multiply_add",
+                can.scalar_multiply_add || !can.scalar_tensor_scalar,
+            ),
             (
                 "dma.read_add_write_ratio",
                 "must be given exactly when capability.dma_read_add_write is true",

@@ -102,7 +102,7 @@ spec_structs! {
         /// From trigger to the first packet with descriptors made by the host.
         static_to_first_ps: u64,
         /// Hardware descriptor generation.
-        hwdge: HwdgeSpec,
+        hwdge: Option<HwdgeSpec>,
         /// Descriptor generation by GpSimdE.
         swdge: SwdgeSpec,
         /// Bytes after which another queue may take over.
@@ -209,12 +209,12 @@ spec_structs! {
         bf16_flops_per_s: u64,
         /// FP32 matmul.
         fp32_flops_per_s: u64,
-        /// FP8 matmul with two rows.
+        /// FP8 matmul, with two rows where the core has that mode.
         fp8_flops_per_s: Option<u64>,
         /// Microscaling matmul.
         mx_flops_per_s: Option<u64>,
         /// Sparse 16-bit matmul.
-        sparse_flops_per_s: u64,
+        sparse_flops_per_s: Option<u64>,
         /// VectorE, FP32.
         vector_flops_per_s: u64,
         /// ScalarE, FP32.
@@ -232,7 +232,9 @@ spec_structs! {
         /// Microscaling FP4.
         fp4_flops_per_s: Option<u64>,
         /// Sparse 16-bit.
-        sparse_flops_per_s: u64,
+        sparse_flops_per_s: Option<u64>,
+        /// INT8, operations of any kind.
+        int8_ops_per_s: Option<u64>,
         /// SBUF of all cores.
         sbuf_bytes: u64,
         /// All DMA engines.

@@ -48,7 +48,7 @@ spec_structs! {
         /// Share of its stream that a transpose occupies when chained with others in the background.
         background_transpose_chain_ratio: Option<f64>,
         /// The dI/dt throttle.
-        throttle: ThrottleSpec,
+        throttle: Option<ThrottleSpec>,
     }
 
     /// LoadStationary: stationary data moves into the array.
@@ -80,7 +80,7 @@ spec_structs! {
         /// FP32 when an operand is known to hold only 0 and 1.
         fp32_onezero: u32,
         /// FP32 in transpose mode.
-        fp32_transpose: u32,
+        fp32_transpose: Option<u32>,
         /// FP8 with two rows in each element.
         double_row: Option<u32>,
         /// Microscaling operands.
@@ -156,7 +156,7 @@ spec_structs! {
         /// The most.
         search_free_max: u32,
         /// Lowest cycles an element while GpSimdE streams SBUF over the shared bus.
-        shared_bus_cycles_per_element: Ratio,
+        shared_bus_cycles_per_element: Option<Ratio>,
     }
 
     /// Cycles an element for copies and tensor_scalar of one width on VectorE.
@@ -177,6 +177,9 @@ spec_structs! {
         sbuf_bits32_cycles_per_element: Ratio,
         /// All operands 16-bit, all in SBUF.
         sbuf_bits16_cycles_per_element: Ratio,
+        /// All operands BF16, all in SBUF, and the operators that are fast on each generation: add, subtract or multiply
+        /// of tensor_tensor, subtract then multiply of scalar_tensor_tensor.
+        sbuf_bf16_fast_cycles_per_element: Ratio,
         /// One input in PSUM.
         psum_cycles_per_element: Ratio,
     }
@@ -214,7 +217,7 @@ spec_structs! {
         /// The same with one input in SBUF and one in PSUM.
         select_split_cycles_per_element: Ratio,
         /// range_select.
-        range_select_cycles_per_element: Ratio,
+        range_select_cycles_per_element: Option<Ratio>,
         /// dropout.
         dropout_cycles_per_element: Ratio,
         /// nc_stream_shuffle.
@@ -223,8 +226,10 @@ spec_structs! {
         transpose_cycles_per_element: Ratio,
         /// memset of 32-bit data.
         memset_bits32_cycles_per_element: Ratio,
-        /// memset of 16-bit data.
+        /// memset of narrower data.
         memset_bits16_cycles_per_element: Ratio,
+        /// memset of 16-bit floats with 0.
+        memset_zero_bits16_cycles_per_element: Ratio,
         /// reciprocal.
         reciprocal_cycles_per_element: Ratio,
         /// rng.
@@ -326,7 +331,7 @@ spec_structs! {
         /// Elements a partition that one group of nc_n_gather handles; each group starts anew.
         gather_group: u32,
         /// The integrated DMA.
-        dma: GpsimdDmaSpec,
+        dma: Option<GpsimdDmaSpec>,
     }
 
     /// Cycles an element on GpSimdE.
@@ -344,7 +349,7 @@ spec_structs! {
         /// power.
         power_cycles_per_element: Ratio,
         /// topk, of the searched elements; one cycle more for each result.
-        topk_cycles_per_element: Ratio,
+        topk_cycles_per_element: Option<Ratio>,
         /// nc_n_gather.
         gather_cycles_per_element: Ratio,
         /// tensor_partition_reduce.
@@ -352,9 +357,9 @@ spec_structs! {
         /// sequence_bounds.
         sequence_bounds_cycles_per_element: Ratio,
         /// nonzero_with_count.
-        nonzero_cycles_per_element: Ratio,
+        nonzero_cycles_per_element: Option<Ratio>,
         /// rng and access to its state.
-        rng_cycles_per_element: Ratio,
+        rng_cycles_per_element: Option<Ratio>,
         /// local_gather: cycles to start one round of a processor.
         local_gather_base_cycles: u32,
         /// local_gather: cycles for each of a round's elements; also the divisor's factor.

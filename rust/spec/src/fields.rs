@@ -27,6 +27,12 @@ impl<'t> Reader<'t> {
         Reader { file, entries, asked: Vec::new() }
     }
 
+    /// Whether the table has any entry below a key.
+    pub(crate) fn has_below(&self, key: &str) -> bool {
+        let start = format!("{key}.");
+        self.entries.range(start.clone()..).next().is_some_and(|(found, _)| found.starts_with(&start))
+    }
+
     /// The value at a key, for messages.
     pub(crate) fn value(&self, key: &str) -> Option<&'t Value> {
         self.entries.get(key).map(|entry| &entry.value)
@@ -229,7 +235,8 @@ pub(crate) fn key_of(parent: &str, field: &str, own: &[&str]) -> String {
 
 /// Defines structs of plain public fields that are read from the entries of the same names.
 ///
-/// `field: Type = "key"` reads from that key instead of one below the struct's own.
+/// `field: Type = "key"` reads from that key instead of one below the struct's own. A struct that is optional in
+/// another is absent when the table has no entry below its key, and complete otherwise.
 macro_rules! spec_structs {
     ($(
         $(#[$meta:meta])*
@@ -248,12 +255,19 @@ macro_rules! spec_structs {
                 reader: &mut $crate::fields::Reader<'_>,
                 key: &str,
             ) -> Result<Option<Self>, $crate::error::SpecError> {
-                Ok(Some($name {
+                if reader.has_below(key) { Self::read(reader, key).map(Some) } else { Ok(None) }
+            }
+
+            fn read(
+                reader: &mut $crate::fields::Reader<'_>,
+                key: &str,
+            ) -> Result<Self, $crate::error::SpecError> {
+                Ok($name {
                     $( $field: $crate::fields::Field::read(
                         reader,
                         &$crate::fields::key_of(key, stringify!($field), &[$($key)?]),
                     )?, )*
-                }))
+                })
             }
         }
     )*};

@@ -10,8 +10,12 @@ use crate::table::{Conflict, Entry, Status};
 use crate::value::Value;
 
 /// The tables that come with the crate: name and text.
-pub(crate) const BUILTIN: [(&str, &str); 2] =
-    [("trn2", include_str!("../data/trn2.toml")), ("trn3", include_str!("../data/trn3.toml"))];
+pub(crate) const BUILTIN: [(&str, &str); 4] = [
+    ("trn1", include_str!("../data/trn1.toml")),
+    ("inf2", include_str!("../data/inf2.toml")),
+    ("trn2", include_str!("../data/trn2.toml")),
+    ("trn3", include_str!("../data/trn3.toml")),
+];
 
 /// A file larger than this is no hardware table.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -325,7 +329,7 @@ mod tests {
         let message = |name| Table::load(name).expect_err("must be refused").to_string();
         assert_eq!(
             message("trn9"),
-            "no hardware table is named \"trn9\"; known: trn2, trn3; or give the path of a .toml file [spec.name]"
+            "no hardware table is named \"trn9\"; known: trn1, inf2, trn2, trn3; or give the path of a .toml file [spec.name]"
         );
         assert!(message("nowhere/mine.toml").contains("[spec.file]"));
         assert!(message("./src").contains("is a directory"));

@@ -24,6 +24,7 @@
 
 mod checks;
 mod chip;
+mod derivations;
 mod engines;
 mod error;
 mod fields;

@@ -43,8 +43,8 @@ spec_structs! {
         accumulation_groups: u32,
         /// Banks taken when DMA transposes are done by the tensor engine instead.
         transpose_reserved_banks: u32,
-        /// Factor on both streams while two engines use one bank.
-        bank_conflict_ratio: f64,
+        /// Factor on both streams while two engines use one bank; where they may use PSUM at the same time at all.
+        bank_conflict_ratio: Option<f64>,
     }
 
     /// Sizes that matmul and its neighbours accept.
@@ -94,7 +94,7 @@ spec_structs! {
         /// To the same engine.
         self_ps: u64,
         /// To the other NeuronCore of a logical one.
-        remote_ps: u64,
+        remote_ps: Option<u64>,
     }
 
     /// What a NeuronCore can do. A generation differs here, never by its name.
@@ -115,6 +115,8 @@ spec_structs! {
         onezero: bool,
         /// BF16 results in PSUM.
         psum_bf16: bool,
+        /// The throttle that limits the array after idling.
+        throttle: bool,
         /// Matmul results over more than one bank.
         psum_bank_spanning: bool,
         /// Accumulating onto PSUM that no matmul wrote.
@@ -127,6 +129,14 @@ spec_structs! {
         tensor_indirection: bool,
         /// activate2.
         activate2: bool,
+        /// Constants as the bias of an activation.
+        activation_bias_constant: bool,
+        /// A bias with the activation function reciprocal.
+        activation_bias_reciprocal: bool,
+        /// tensor_copy on ScalarE.
+        scalar_tensor_copy: bool,
+        /// tensor_scalar on ScalarE with (multiply, add), multiply or add.
+        scalar_multiply_add: bool,
         /// tensor_scalar on ScalarE in full.
         scalar_tensor_scalar: bool,
         /// quantize_mx.
@@ -139,10 +149,22 @@ spec_structs! {
         vector_extended_operators: bool,
         /// range_select.
         range_select: bool,
+        /// select_reduce.
+        select_reduce: bool,
+        /// rng on GpSimdE, and the state of its generator.
+        gpsimd_rng: bool,
+        /// nonzero_with_count.
+        nonzero_with_count: bool,
+        /// topk.
+        topk: bool,
+        /// DMA engines inside GpSimdE.
+        gpsimd_dma: bool,
         /// Stochastic rounding.
         stochastic_rounding: bool,
         /// Descriptor generation in hardware.
         hardware_dge: bool,
+        /// DMA of rows that an index names.
+        dma_indirect: bool,
         /// DMA classes with strict priority.
         dma_priority: bool,
         /// DMA that adds to what SBUF holds.

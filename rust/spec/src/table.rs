@@ -1,13 +1,15 @@
 //! Tables: every number of one hardware generation with its unit, status and source.
 //!
 //! Invariants: a `Table` that exists is complete and consistent, since making one builds its [`Target`]; its entries
-//! stand in the order of the typed fields; a changed value says so in its status.
+//! stand in the order of the typed fields; a changed value says so in its status. Which values were set decides the
+//! table, not the order in which they were.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
 
+use crate::derivations::DERIVATIONS;
 use crate::error::SpecError;
 use crate::fields::Reader;
 use crate::file::{self, BUILTIN, Draft};
@@ -86,7 +88,7 @@ pub struct Entry {
     pub note: Option<String>,
     /// What other sources say.
     pub conflicts: Vec<Conflict>,
-    /// The value and status that an override took the place of.
+    /// The value and status that an override took the place of, or that what follows from an override did.
     pub replaced: Option<(Value, Status)>,
 }
 
@@ -118,6 +120,8 @@ pub struct Table {
     file: String,
     documents: BTreeMap<String, String>,
     entries: Vec<Entry>,
+    /// The table's own entries where overrides changed them.
+    own: BTreeMap<String, Entry>,
 }
 
 impl Table {
@@ -206,6 +210,8 @@ impl Table {
     }
 
     /// A table with several values replaced at once, so that values which belong together can change together.
+    /// Values that were replaced before stay so. What follows from a replaced value is recomputed, unless it was
+    /// replaced as well. A number may be text with its unit, such as `"800 ns"`.
     ///
     /// # Errors
     ///
@@ -215,31 +221,97 @@ impl Table {
         overrides: impl IntoIterator<Item = (&'k str, V)>,
     ) -> Result<Table, SpecError> {
         let mut table = self.clone();
+        let mut changes = self.overrides().map(|(key, value)| (key.to_owned(), value.clone())).collect::<Vec<_>>();
+        for entry in &mut table.entries {
+            if let Some(own) = table.own.remove(&entry.key) {
+                *entry = own;
+            }
+        }
         for (key, value) in overrides {
-            let old = table.entry(key)?;
-            let first = old.replaced.clone().unwrap_or_else(|| (old.value.clone(), old.status));
-            let new = Entry {
-                value: value.into().settled(&old.unit),
-                status: Status::Override,
-                source: format!("set by the user in place of {} {} ({})", first.0, old.unit, first.1),
-                replaced: Some(first),
-                ..old.clone()
-            };
-            if new.unit != "bool" && matches!(new.value, Value::Bool(_))
-                || matches!(new.value, Value::Float(v) if !v.is_finite())
-            {
-                return Err(SpecError::Kind {
+            let value = table.replacement(table.entry(key)?, value.into())?;
+            changes.retain(|(changed, _)| changed != key);
+            changes.push((key.to_owned(), value));
+        }
+        let before = table.target()?;
+        for (key, value) in &changes {
+            table.replace(key, value.clone(), Status::Override, |own| {
+                format!("set by the user in place of {} {} ({})", own.value, own.unit, own.status)
+            });
+        }
+        let after = table.target()?;
+        for derivation in &DERIVATIONS {
+            let is_set = |key: &str| changes.iter().any(|(changed, _)| changed == key);
+            let (old, new) = ((derivation.formula)(&before), (derivation.formula)(&after));
+            let causes = derivation.from.iter().copied().filter(|key| is_set(key)).collect::<Vec<_>>();
+            let own = table.entry(derivation.key)?;
+            if is_set(derivation.key) || old == new {
+                continue;
+            }
+            if !(old > 0.0 && new > 0.0 && new.is_finite()) {
+                return Err(SpecError::Inconsistent {
                     file: table.file.clone(),
-                    key: key.to_owned(),
-                    found: format!("{} ({})", new.value, new.value.kind()),
-                    expected: format!("{}, in {}", old.value.kind(), old.unit),
+                    key: derivation.key.to_owned(),
+                    message: format!("cannot be recomputed from {} as set; set it as well", causes.join(" and ")),
                 });
             }
-            let at = table.entries.iter().position(|entry| entry.key == key);
-            table.entries[at.expect("the entry was just found")] = new;
+            let scaled = own.value.as_f64().unwrap_or(old) * (new / old);
+            let value = match own.value {
+                // A whole number stays one; the cast is exact below 2^53, and limits are checked below.
+                Value::Integer(_) => Value::Integer(scaled.round() as i64),
+                _ => Value::Float(scaled),
+            };
+            table.replace(derivation.key, value, own.status, |own| {
+                let causes = causes.join(" and ");
+                format!("recomputed from {causes}, which the user set; {} {} before", own.value, own.unit)
+            });
         }
         table.target()?;
         Ok(table)
+    }
+
+    /// The value that takes the place of an entry's.
+    fn replacement(&self, own: &Entry, value: Value) -> Result<Value, SpecError> {
+        let kind = |value: &Value| SpecError::Kind {
+            file: self.file.clone(),
+            key: own.key.clone(),
+            found: format!("{value} ({})", value.kind()),
+            expected: format!("{}, in {}", own.value.kind(), own.unit),
+        };
+        let measured = match &value {
+            Value::Text(text) if own.unit != "name" => Value::with_unit(text),
+            _ => None,
+        };
+        let value = match measured {
+            Some((_, unit)) if unit != own.unit => {
+                return Err(SpecError::Unit {
+                    file: self.file.clone(),
+                    key: own.key.clone(),
+                    found: unit.to_owned(),
+                    expected: own.unit.clone(),
+                });
+            }
+            Some((number, _)) => number.settled(&own.unit),
+            None => value.settled(&own.unit),
+        };
+        let misplaced = own.unit != "bool" && matches!(value, Value::Bool(_));
+        let endless = matches!(value, Value::Float(number) if !number.is_finite());
+        if misplaced || endless { Err(kind(&value)) } else { Ok(value) }
+    }
+
+    fn replace(&mut self, key: &str, value: Value, status: Status, source: impl FnOnce(&Entry) -> String) {
+        let entry = self.entries.iter_mut().find(|entry| entry.key == key).expect("the entry was found before");
+        let own = entry.clone();
+        entry.source = source(&own);
+        entry.replaced = Some((own.value.clone(), own.status));
+        entry.value = value;
+        entry.status = status;
+        self.own.insert(key.to_owned(), own);
+    }
+
+    /// The values that were set in place of the table's, by key.
+    pub fn overrides(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let set = self.entries.iter().filter(|entry| entry.status == Status::Override);
+        set.map(|entry| (entry.key.as_str(), &entry.value))
     }
 
     /// The typed view of the table.
@@ -280,6 +352,7 @@ fn finish(draft: Draft, file: &str) -> Result<Table, SpecError> {
         file,
         documents: draft.documents,
         entries: Vec::new(),
+        own: BTreeMap::new(),
     };
     let mut entries = draft.entries;
     let mut reader = Reader::new(&table.file, &entries);
@@ -338,13 +411,49 @@ mod tests {
     }
 
     #[test]
-    fn both_tables_have_the_same_keys_but_for_capabilities() {
-        let trn2 = Table::load("trn2").expect("comes with the crate");
-        let trn3 = trn3();
-        let lone = trn2.diff(&trn3).into_iter().filter(|pair| pair.left.is_none() || pair.right.is_none());
-        let lone = lone.filter_map(|pair| pair.left.or(pair.right)).map(|entry| entry.key.as_str());
+    fn tables_have_the_same_keys_but_for_capabilities() {
+        let lone = |left: &str, right: &str| {
+            let [left, right] = [left, right].map(|name| Table::load(name).expect("comes with the crate"));
+            let pairs = left.diff(&right);
+            let lone = pairs.iter().filter(|pair| pair.left.is_none() || pair.right.is_none());
+            lone.filter_map(|pair| pair.left.or(pair.right)).map(|entry| entry.key.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(lone("trn1", "inf2"), [""; 0]);
         assert_eq!(
-            lone.collect::<Vec<_>>(),
+            lone("trn1", "trn2"),
+            [
+                "published.chip.int8_ops_per_s",
+                "tensor.double_row_macs_per_cycle",
+                "tensor.sparse_macs_per_cycle",
+                "tensor.passes.fp32_transpose",
+                "tensor.passes.double_row",
+                "tensor.throttle.enabled",
+                "tensor.throttle.limited_ratio",
+                "tensor.throttle.window_cycles",
+                "tensor.throttle.initially_limited",
+                "tensor.throttle.release_utilization_ratio",
+                "tensor.throttle.rearm_utilization_ratio",
+                "tensor.throttle.phase_random",
+                "vector.stream.range_select_cycles_per_element",
+                "vector.shared_bus_cycles_per_element",
+                "gpsimd.stream.topk_cycles_per_element",
+                "gpsimd.stream.nonzero_cycles_per_element",
+                "gpsimd.stream.rng_cycles_per_element",
+                "gpsimd.dma.bandwidth_bytes_per_s",
+                "gpsimd.dma.start_ns",
+                "psum.bank_conflict_ratio",
+                "semaphore.remote_ns",
+                "dma.hwdge.blocks",
+                "dma.hwdge.base_ns",
+                "dma.hwdge.partition_ns",
+                "dma.hwdge.transpose_free_max",
+                "dma.hwdge.transpose_sizes",
+                "published.core.sparse_flops_per_s",
+                "published.chip.sparse_flops_per_s",
+            ]
+        );
+        assert_eq!(
+            lone("trn2", "trn3"),
             [
                 "published.core.fp8_flops_per_s",
                 "tensor.mx_macs_per_cycle",
@@ -423,9 +532,11 @@ mod tests {
 
     #[test]
     fn conflicts_name_the_contradictions_of_the_chip_and_core() {
-        for (name, expected) in
-            [("trn2", "C3 C5 C6 C7 C8 C11 C12 C15 C18"), ("trn3", "C1 C2 C3 C4 C5 C8 C9 C11 C12 C13 C14 C17 C18 C19")]
-        {
+        for (name, expected) in [
+            ("trn1", "C5 C11 C15"),
+            ("trn2", "C3 C5 C6 C7 C8 C11 C12 C15 C18"),
+            ("trn3", "C1 C2 C3 C4 C5 C8 C9 C11 C12 C13 C14 C17 C18 C19"),
+        ] {
             let table = Table::load(name).expect("comes with the crate");
             let ids = table.conflicts().filter_map(|(_, conflict)| conflict.id.clone()).collect::<Vec<_>>();
             for id in expected.split(' ') {

@@ -13,9 +13,10 @@ pub(crate) struct Unit {
 }
 
 /// Longer endings stand before the endings they contain.
-const UNITS: [Unit; 12] = [
+const UNITS: [Unit; 13] = [
     unit("bytes_per_s", "B/s", 1.0, 1e18),
     unit("flops_per_s", "FLOP/s", 1.0, 1e21),
+    unit("ops_per_s", "OP/s", 1.0, 1e21),
     unit("macs_per_cycle", "MAC/cycle", 1.0, 1024.0),
     unit("columns_per_cycle", "columns/cycle", 1.0, 1024.0),
     unit("bytes_per_cycle", "B/cycle", 1.0, 65_536.0),
@@ -53,6 +54,8 @@ mod tests {
         assert_eq!(name("dma.descriptor.bytes_max"), Some("B"));
         assert_eq!(name("hbm.bandwidth_bytes_per_s"), Some("B/s"));
         assert_eq!(name("vector.stream.bn_aggr_cycles_per_element"), Some("cycles/element"));
+        assert_eq!(name("published.chip.int8_ops_per_s"), Some("OP/s"));
+        assert_eq!(name("published.chip.fp8_flops_per_s"), Some("FLOP/s"));
         assert_eq!(name("psum.banks"), None);
         assert_eq!(name("x.columns"), None);
     }

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// An exact positive fraction, such as the 13/3 cycles an element of `bn_aggr`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ratio {
     /// Above the line.
     pub numerator: u32,
@@ -72,7 +74,7 @@ fn greatest_common_divisor(a: u32, b: u32) -> u32 {
 }
 
 /// The value of an entry.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Value {
     /// A whole number.
     Integer(i64),
@@ -139,6 +141,16 @@ impl Value {
             toml::Value::Datetime(value) => Err(format!("value is the date {value}, must be a number, name or list")),
             toml::Value::Table(_) => Err("value is a table, must be a number, name or list".to_owned()),
         }
+    }
+
+    /// A number and the unit that are written together, such as `800 ns`.
+    pub(crate) fn with_unit(text: &str) -> Option<(Value, &str)> {
+        let (number, unit) = text.trim().split_once(char::is_whitespace)?;
+        let whole = number.parse().map(Value::Integer).ok();
+        let value = whole
+            .or_else(|| number.parse::<f64>().ok().filter(|value| value.is_finite()).map(Value::Float))
+            .or_else(|| Ratio::parse(number).map(Value::Ratio))?;
+        Some((value, unit.trim()))
     }
 
     /// The value in the form the table keeps for its unit: a whole float becomes an integer where the old value was
@@ -218,6 +230,18 @@ mod tests {
         assert_eq!(Ratio::from_f64(0.3), None);
         assert_eq!(Ratio::new(13, 3).map(|c| c.times_ceil(1)), Some(5));
         assert_eq!(Ratio::new(1, 4).map(|c| c.times_ceil(513)), Some(129));
+    }
+
+    #[test]
+    fn a_number_may_name_its_unit() {
+        assert_eq!(Value::with_unit("800 ns"), Some((Value::Integer(800), "ns")));
+        assert_eq!(Value::with_unit(" 2.4e9  Hz "), Some((Value::Float(2.4e9), "Hz")));
+        assert_eq!(
+            Value::with_unit("1/4 cycles/element"),
+            Ratio::new(1, 4).map(|c| (Value::Ratio(c), "cycles/element"))
+        );
+        assert_eq!(Value::with_unit("fast ns"), None);
+        assert_eq!(Value::with_unit("800"), None);
     }
 
     #[test]
