@@ -25,6 +25,8 @@ class Case:
     at_options: dict | None = None
     level: str = "lenient"
     where: bool = True
+    #: The rule that stops it earlier at ``hardware``, in a call that declares the tiles.
+    sooner: str | None = None
 
 
 def case(rule, at, past, operand, instruction=None, **more):
@@ -67,7 +69,15 @@ CASES = [
         "matmul.dtype_pair", lambda: mm(s=nl.float32, t=nl.tfloat32), lambda: mm(s=nl.float32, t=nl.bfloat16), "moving"
     ),
     case("matmul.dtype", lambda: mm(s=nl.float16), lambda: mm(s=nl.int8), "stationary"),
-    case("matmul.dtype", lambda: mm(t=E4N), lambda: mm(t=E4N), "moving", options={"target": "trn2"}, at_options={}),
+    case(
+        "matmul.dtype",
+        lambda: mm(t=E4N),
+        lambda: mm(t=E4N),
+        "moving",
+        options={"target": "trn2"},
+        at_options={},
+        sooner="tensor.dtype_generation",
+    ),
     case("matmul.dtype", lambda: mm(), lambda: mm(t=nl.float8_e8m0fnu), "moving"),
     case("matmul.dst.dtype", lambda: mm(d=nl.bfloat16), lambda: mm(d=nl.float16), "dst"),
     case(
@@ -141,6 +151,7 @@ CASES = [
         error=errors.UnsupportedError,
         options={"target": "trn2"},
         at_options={},
+        sooner="tensor.dtype_generation",
     ),
     case("matmul_mx.dtype", lambda: mx(s=nl.float4_e2m1fn_x4), lambda: mx(s=nl.uint32), "stationary"),
     case("matmul_mx.dtype", lambda: mx(scale=nl.float8_e8m0fnu), lambda: mx(scale=nl.int8), "stationary_scale"),
@@ -343,6 +354,7 @@ CASES = [
         error=errors.UnsupportedError,
         options={"target": "trn2"},
         at_options={},
+        sooner="tensor.dtype_generation",
     ),
     case(
         "quantize_mx.dst.dtype",
@@ -381,10 +393,11 @@ CASES = [
         "priority",
     ),
     case(
-        "dma_copy.priority",
+        "dma_copy.priority_generation",
         lambda: nisa.dma_copy(sbuf(4, 6), sbuf(4, 6)),
         lambda: nisa.dma_copy(sbuf(4, 6), sbuf(4, 6), priority=0),
         "priority",
+        error=errors.UnsupportedError,
         options={"target": "trn2"},
     ),
     case(

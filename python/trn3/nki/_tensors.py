@@ -184,12 +184,17 @@ def copy(x: Tensor, dtype: Any = None) -> Tensor:
 
 
 def transpose(x: Tensor, dtype: Any = None) -> Tensor:
-    """Return a new tile ``(F, P)``: ``x`` with partitions and free elements swapped; in PSUM from TensorE."""
+    """Return a new tile ``(F, P)``: ``x`` with partitions and free elements swapped; in PSUM from TensorE.
+
+    Where TensorE transposes by multiplication (trn1, inf2), narrower types come back through a float32 tile in PSUM.
+    """
     rows, columns = x.shape[0], x.size // x.shape[0]
     small = rows <= 32 and columns <= 32
-    tile = ndarray((columns, rows), x.dtype, sbuf if small else psum)
+    moves_bits = small or _session.has_capability("transpose_mode")
+    tile = ndarray((columns, rows), x.dtype if moves_bits else float32, sbuf if small else psum)
     isa.nc_transpose(tile, x)
-    return tile if dtype is None or dtypes.dtype(dtype) == x.dtype else copy(tile, dtype)
+    wanted = x.dtype if dtype is None else dtypes.dtype(dtype)
+    return tile if wanted == tile.dtype else copy(tile, wanted)
 
 
 def matmul(x: Tensor, y: Tensor, transpose_x: bool = False) -> Tensor:

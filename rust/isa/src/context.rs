@@ -5,7 +5,7 @@ use crate::instruction::{Engine, Instruction, Intern, Operand};
 use crate::operator::{Class, Operator};
 use crate::rules::{self, Rule};
 use serde::{Deserialize, Serialize};
-use trn3_mem::{Space, View, Violation};
+use trn3_mem::{Fault, Space, View, Violation};
 use trn3_spec::Target;
 
 /// What stops a run.
@@ -164,6 +164,17 @@ impl Context<'_> {
         self.note_dynamic(instruction, slot, view);
     }
 
+    /// The refusal of what the core lacks: of an operand's value, or without one of the whole instruction. The rule says
+    /// from which generation on it is there.
+    pub fn lacking(&self, rule: &Rule, operand: &'static str, value: Option<String>) -> Violation {
+        let lacks = format!("{} has none", self.target.name);
+        let (value, limit) = match value {
+            Some(value) => (value, format!("{lacks}: {}", rule.text)),
+            None => (lacks, rule.text.into()),
+        };
+        broken(rule, operand, value, limit).of(Fault::Unsupported)
+    }
+
     /// Checks an on-chip operand: memory, partitions, dimensions.
     ///
     /// # Errors
@@ -284,7 +295,7 @@ impl Context<'_> {
     /// The ALU operator that an argument names.
     ///
     /// # Errors
-    /// Not one of the operators.
+    /// Not one of the operators, or one that the core does not have.
     pub fn operator(&mut self, arguments: &Arguments<'_>, name: &'static str) -> Result<Option<Operator>, Violation> {
         let Some(given) = arguments.operator_or_none(name)? else { return Ok(None) };
         let operator = Operator::from_name(given).ok_or_else(|| {
@@ -292,6 +303,9 @@ impl Context<'_> {
             let known = known.map(|op| op.name()).collect::<Vec<_>>().join(", ");
             broken(&rules::OPERATOR, name, format!("is {given}"), format!("must be one of {known}"))
         })?;
+        if operator.is_extended() && !self.target.core.capability.vector_extended_operators {
+            return Err(self.lacking(&rules::OPERATOR_GENERATION, name, Some(format!("is {given}"))));
+        }
         if !operator.is_on_hardware() {
             let violation = broken(&rules::SIMULATOR_ONLY, name, format!("is {given}"), rules::SIMULATOR_ONLY.text);
             self.deviation(Strictness::Hardware, violation)?;
@@ -381,7 +395,7 @@ impl Context<'_> {
                 format!("is {}", given.describe()),
                 "trn3 does not have it yet",
             )
-            .of(trn3_mem::Fault::Unimplemented)),
+            .of(Fault::Unimplemented)),
         }
     }
 }

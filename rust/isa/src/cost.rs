@@ -1,6 +1,7 @@
 //! What an instruction asks of the hardware's time. No data.
 
 use trn3_mem::Space;
+use trn3_spec::FlopWeights;
 
 /// Cycles of the executing engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -115,6 +116,33 @@ pub enum Cost {
 pub struct Work {
     /// Floating-point operations of the array: two for each product.
     pub flops: u64,
-    /// The same in BF16 equivalents, times four (FP32 counts 16, MX counts 1).
-    pub flops_bf16_quarters: u64,
+    /// What they count for against BF16.
+    pub weight: Weight,
+}
+
+/// Kind of operations, by what the public profiler counts them for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Weight {
+    /// BF16, FP16, TF32.
+    #[default]
+    Bf16,
+    /// FP32.
+    Fp32,
+    /// FP8.
+    Fp8,
+    /// Microscaled.
+    Mx,
+}
+
+impl Work {
+    /// The operations in BF16 equivalents.
+    pub fn flops_bf16(&self, weights: &FlopWeights) -> f64 {
+        let weight = match self.weight {
+            Weight::Bf16 => weights.bf16_ratio,
+            Weight::Fp32 => weights.fp32_ratio,
+            Weight::Fp8 => weights.fp8_ratio,
+            Weight::Mx => weights.mx_ratio.unwrap_or(weights.fp8_ratio),
+        };
+        self.flops as f64 * weight
+    }
 }

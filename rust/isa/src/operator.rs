@@ -138,6 +138,11 @@ impl Operator {
         !matches!(self, Operator::Divide | Operator::Fmod | Operator::Mod)
     }
 
+    /// Whether only the later generations have it (`capability.vector_extended_operators`).
+    pub const fn is_extended(self) -> bool {
+        matches!(self, Operator::AbsMax | Operator::AbsMin | Operator::Square | Operator::Relu)
+    }
+
     /// The operator of that name.
     pub fn from_name(name: &str) -> Option<Operator> {
         let name = match name {

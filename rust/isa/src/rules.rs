@@ -90,6 +90,13 @@ pub const OPERATOR: Rule = Rule {
     source: "nki/api/nki.api.shared.rst",
     fix: "choose an operator from the instruction's list",
 };
+/// Operators that a generation lacks.
+pub const OPERATOR_GENERATION: Rule = Rule {
+    id: "operand.operator_generation",
+    text: "abs_max, abs_min, square and relu are operators from NeuronCore-v4 (trn3) on",
+    source: "release-notes/components/nki.rst",
+    fix: "use activation for square and relu, or target trn3",
+};
 /// Both inputs in PSUM.
 pub const PSUM_PAIR: Rule = Rule {
     id: "operand.psum_pair",
@@ -141,6 +148,7 @@ pub const SHARED: &[Rule] = &[
     SHAPE_MATCH,
     VECTOR_OPERAND,
     OPERATOR,
+    OPERATOR_GENERATION,
     PSUM_PAIR,
     ENGINE,
     INDIRECT,

@@ -218,6 +218,7 @@ impl Builder {
     /// A shape that the space does not have, a name that is taken, or more bytes than the memory.
     pub fn tensor(&mut self, request: &TensorRequest<'_>) -> Result<View, Violation> {
         let info = self.checked(request).map_err(|violation| violation.in_instruction("ndarray"))?;
+        self.check_dtype(&info)?;
         let id = TensorId(self.tensors.len() as u32);
         let filled = request.role != Role::Internal;
         if let Role::Input(_) = request.role {
@@ -300,6 +301,33 @@ impl Builder {
         let info = TensorInfo { name, dtype, shape: sizes, space, role, address: None, line };
         self.check_capacity(&info)?;
         Ok(info)
+    }
+
+    /// Reports a data type that the core's compiler does not know; the arithmetic is the same on every generation.
+    fn check_dtype(&mut self, info: &TensorInfo) -> Result<(), Violation> {
+        let can = &self.target.core.capability;
+        let has = match info.dtype {
+            Dtype::Float8E4m3fn => can.matmul_e4m3fn,
+            Dtype::Float8E8m0fnu => can.matmul_mx,
+            dtype => can.matmul_mx || !dtype.is_packed(),
+        };
+        if has {
+            return Ok(());
+        }
+        let violation = Violation::new(
+            "tensor.dtype_generation",
+            "dtype",
+            format!("is {}", info.dtype.name()),
+            format!("{} has none: the type exists from NeuronCore-v4 (trn3) on", self.target.name),
+            "use another type, or target trn3",
+        )
+        .of(Fault::Unsupported)
+        .in_instruction("ndarray");
+        if self.options.checks >= Strictness::Hardware {
+            return Err(violation);
+        }
+        self.findings.push(Finding { violation, line: info.line });
+        Ok(())
     }
 
     /// A name that no tensor has, not even one that the user named like ours.
@@ -519,6 +547,7 @@ impl Builder {
         Ok(Program {
             kernel: self.kernel,
             target: self.target.name,
+            overrides: self.target.overrides,
             options: self.options,
             specialised,
             tensors: self.tensors,

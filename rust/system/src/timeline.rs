@@ -188,12 +188,12 @@ fn core_timeline(program: &Program, schedule: Schedule, dma: CoreDma, total: Pic
     for (_, completion) in &dma.completions {
         routes[completion.transfer.shape.route() as usize].transfers += 1;
     }
-    let (mut flops, mut quarters) = (0u64, 0u64);
+    let (mut flops, mut flops_bf16) = (0, 0.0);
     for at in 0..schedule.instances.len() {
         let instruction = &program.instructions[schedule.instances.instruction(at)];
         let work = (instruction.opcode.definition().work)(instruction, &tables);
         flops += work.flops;
-        quarters += work.flops_bf16_quarters;
+        flops_bf16 += work.flops_bf16(&target.published.weight);
     }
     let cores = f64::from(target.chip.cores);
     Timeline {
@@ -202,7 +202,7 @@ fn core_timeline(program: &Program, schedule: Schedule, dma: CoreDma, total: Pic
         engines,
         routes,
         flops,
-        flops_bf16: quarters as f64 / 4.0,
+        flops_bf16,
         array_flops_per_s: target.peaks().bf16_flops_per_s,
         published_flops_per_s: target.published.chip.bf16_flops_per_s as f64 / cores,
         hbm_bytes_per_s: target.chip.hbm.bandwidth_peak_bytes_per_s as f64 / cores,

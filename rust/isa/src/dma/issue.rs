@@ -10,9 +10,27 @@ use trn3_mem::Violation;
 
 pub(super) const PRIORITY: Rule = Rule {
     id: "dma_copy.priority",
-    text: "priority is 0 to 3, from NeuronCore-v4",
+    text: "priority is 0 to 3",
     source: "nki/api/nki/isa/__init__.py, dma_copy",
     fix: "leave priority out",
+};
+pub(super) const PRIORITY_GENERATION: Rule = Rule {
+    id: "dma_copy.priority_generation",
+    text: "transfers have a priority from NeuronCore-v4 (trn3) on",
+    source: "nki/api/nki/isa/__init__.py, dma_copy",
+    fix: "leave priority out",
+};
+pub(super) const HWDGE_GENERATION: Rule = Rule {
+    id: "dma_copy.hwdge_generation",
+    text: "hardware makes descriptors from NeuronCore-v3 (trn2) on",
+    source: "nki/deep-dives/nki-dge.rst",
+    fix: "leave dge_mode out",
+};
+pub(super) const INDIRECT_GENERATION: Rule = Rule {
+    id: "dma_copy.indirect_generation",
+    text: "transfers take rows by index from NeuronCore-v3 (trn2) on",
+    source: "nki/deep-dives/nki-dge.rst",
+    fix: "copy the rows one by one, or target trn2 or trn3",
 };
 pub(super) const HWDGE: Rule = Rule {
     id: "dma_copy.hwdge",
@@ -33,7 +51,7 @@ const SOFTWARE: u16 = 1 << 2;
 /// `constants[3]`. Parameters that the instruction does not have count as not given.
 ///
 /// # Errors
-/// `dma_copy.hwdge`, `dma_copy.priority`, `operand.engine`.
+/// `dma_copy.hwdge`, `dma_copy.priority`, `operand.engine`, and those of what the core lacks.
 pub(super) fn issue(
     instruction: &mut Instruction,
     arguments: &Arguments<'_>,
@@ -41,6 +59,10 @@ pub(super) fn issue(
     casts: bool,
     indirect: bool,
 ) -> Result<(), Violation> {
+    let can = &context.target.core.capability;
+    if indirect && !can.dma_indirect {
+        return Err(context.lacking(&INDIRECT_GENERATION, "", None));
+    }
     let (engine, generation) = issuer(arguments, context, casts, indirect)?;
     instruction.engine = engine;
     instruction.flags |= generation;
@@ -50,10 +72,18 @@ pub(super) fn issue(
     let priority = if arguments.has("priority") { arguments.get("priority") } else { &Argument::None };
     instruction.constants[3] = match priority {
         Argument::None => context.target.chip.dma.priority_default.unwrap_or(0),
-        _ => match arguments.int("priority")? {
-            priority @ 0..=3 if context.target.core.capability.dma_priority => priority as u32,
-            priority => return Err(broken(&PRIORITY, "priority", format!("is {priority}"), PRIORITY.text)),
-        },
+        given => {
+            if !can.dma_priority {
+                let value = format!("is {}", given.describe());
+                return Err(context.lacking(&PRIORITY_GENERATION, "priority", Some(value)));
+            }
+            let priority = arguments.int("priority")?;
+            let classes = i64::from(context.target.chip.dma.priority_classes.unwrap_or(0));
+            if !(0..classes).contains(&priority) {
+                return Err(broken(&PRIORITY, "priority", format!("is {priority}"), PRIORITY.text));
+            }
+            priority as u32
+        }
     };
     Ok(())
 }
@@ -79,12 +109,19 @@ fn issuer(
     let hardware_exists = context.target.core.capability.hardware_dge;
     let mode = if arguments.has("dge_mode") { arguments.member("dge_mode", "dge_mode")? } else { None };
     let mode = mode.unwrap_or("unknown");
+    if mode == "hwdge" && !hardware_exists {
+        return Err(context.lacking(&HWDGE_GENERATION, "dge_mode", Some("is hwdge".into())));
+    }
     let possible = hardware_exists && !casts && !indirect && engine != Some(Engine::Gpsimd);
     match mode {
         "hwdge" if possible => Ok((engine.unwrap_or(Engine::Sync), HARDWARE)),
         "swdge" if engine.is_none_or(|engine| engine == Engine::Gpsimd) => Ok((Engine::Gpsimd, SOFTWARE)),
         "none" if !indirect => Ok((engine.unwrap_or(Engine::Sync), 0)),
         "unknown" if possible => Ok((engine.unwrap_or(Engine::Sync), HARDWARE)),
+        // Without the hardware, descriptors of static addresses are made when the kernel is loaded.
+        "unknown" if !hardware_exists && !indirect && engine != Some(Engine::Gpsimd) => {
+            Ok((engine.unwrap_or(Engine::Sync), 0))
+        }
         "unknown" if engine.is_none_or(|engine| engine == Engine::Gpsimd) => Ok((Engine::Gpsimd, SOFTWARE)),
         _ => {
             let engine = engine.map_or("unknown", Engine::name);

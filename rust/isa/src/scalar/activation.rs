@@ -31,7 +31,12 @@ pub const DEFINITION: Definition = Definition {
         Parameter { name: "dst", default: None, usage: Use::Write, doc: "SBUF or PSUM, (P, F), any type." },
         Parameter { name: "op", default: None, usage: Use::Constant, doc: "An activation function of nki.language." },
         Parameter { name: "data", default: None, usage: Use::Read, doc: "SBUF or PSUM, (P, F)." },
-        Parameter { name: "bias", default: Some("None"), usage: Use::VectorOperand, doc: "(P, 1) tile or constant." },
+        Parameter {
+            name: "bias",
+            default: Some("None"),
+            usage: Use::VectorOperand,
+            doc: "(P, 1) tile or (from v3) constant.",
+        },
         Parameter {
             name: "scale",
             default: Some("1.0"),
@@ -52,7 +57,7 @@ pub const DEFINITION: Definition = Definition {
             doc: "What happens to the accumulator.",
         },
     ],
-    rules: &[FUNCTION, REDUCE],
+    rules: &[FUNCTION, REDUCE, BIAS],
     exactness: Exactness::Modelled,
     build,
     execute,
@@ -73,6 +78,13 @@ pub(super) const REDUCE: Rule = Rule {
     text: "reduce_op is nl.add, and reduce_cmd is idle, reset, reduce or reset_reduce",
     source: "nki/api/nki/isa/__init__.py, activation",
     fix: "use nl.add, or tensor_reduce",
+};
+
+pub(super) const BIAS: Rule = Rule {
+    id: "activation.bias",
+    text: "on NeuronCore-v2 (trn1, inf2) bias is a (P, 1) tile, and reciprocal takes none",
+    source: "nki/api/nki/isa/__init__.py, activation; nki/api/nki.api.shared.rst",
+    fix: "fill a (P, 1) tile with the constant (memset)",
 };
 
 const COMMANDS: &[ReduceCommand] =
@@ -113,6 +125,7 @@ pub(super) fn build_as(
     context.reads(&mut instruction, 1, data);
     let partitions = data.partitions();
     if *arguments.get("bias") != Argument::None {
+        check_bias(arguments, context, function)?;
         context.vector_operand(&mut instruction, arguments, "bias", 2, 1, partitions)?;
     } else {
         // -0 is the number that changes nothing when added.
@@ -130,6 +143,19 @@ pub(super) fn build_as(
     command.store(&mut instruction);
     instruction.constants[0] = function.code();
     Ok(instruction)
+}
+
+/// Refuses the biases that the core does not take.
+fn check_bias(arguments: &Arguments<'_>, context: &Context<'_>, function: Function) -> Result<(), Violation> {
+    let can = &context.target.core.capability;
+    let given = arguments.get("bias");
+    let constant = !matches!(given, Argument::View(_));
+    let limit = match function {
+        Function::Reciprocal if !can.activation_bias_reciprocal => "takes no bias with reciprocal",
+        _ if constant && !can.activation_bias_constant => "takes a (P, 1) tile",
+        _ => return Ok(()),
+    };
+    Err(broken(&BIAS, "bias", format!("is {}", given.describe()), format!("{} {limit}", context.target.name)))
 }
 
 pub(super) fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), Violation> {

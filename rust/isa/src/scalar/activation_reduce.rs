@@ -23,7 +23,12 @@ pub const DEFINITION: Definition = Definition {
         Parameter { name: "data", default: None, usage: Use::Read, doc: "SBUF or PSUM, (P, F)." },
         Parameter { name: "reduce_op", default: None, usage: Use::Constant, doc: "nl.add." },
         Parameter { name: "reduce_res", default: None, usage: Use::Write, doc: "(P, 1) tile for the sum, or None." },
-        Parameter { name: "bias", default: Some("None"), usage: Use::VectorOperand, doc: "(P, 1) tile or constant." },
+        Parameter {
+            name: "bias",
+            default: Some("None"),
+            usage: Use::VectorOperand,
+            doc: "(P, 1) tile or (from v3) constant.",
+        },
         Parameter {
             name: "scale",
             default: Some("1.0"),
@@ -31,7 +36,7 @@ pub const DEFINITION: Definition = Definition {
             doc: "float32 (P, 1) tile or constant.",
         },
     ],
-    rules: &[activation::FUNCTION, activation::REDUCE],
+    rules: &[activation::FUNCTION, activation::REDUCE, activation::BIAS],
     exactness: Exactness::Modelled,
     build,
     execute: activation::execute,

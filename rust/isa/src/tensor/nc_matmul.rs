@@ -3,13 +3,13 @@
 use crate::arguments::{Arguments, Parameter, Use};
 use crate::array;
 use crate::context::{Context, PSUM, SBUF, Strictness, broken};
-use crate::cost::{Cost, Multiply, Work};
+use crate::cost::{Cost, Multiply, Weight, Work};
 use crate::instruction::{Engine, Instruction, Operand};
 use crate::machine::{Machine, Tables};
 use crate::rules::Rule;
 use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan};
 use crate::tensor::accumulation::{Accumulate, accumulate_of, set_accumulate};
-use trn3_mem::{Fault, Geometry, View, Violation};
+use trn3_mem::{Fault, Geometry, Memory, View, Violation};
 use trn3_num::Dtype;
 use trn3_spec::Target;
 
@@ -20,7 +20,8 @@ pub const DEFINITION: Definition = Definition {
         ``r[m, n] = sum over k of stationary[k, m] * moving[k, n]``; ``perf_mode=double_row`` contracts over (k, j) with \
         operands of shape (K, 2, M) and (K, 2, N). The partial sum takes PE row 0 first, one FP32 rounding a row (FP32 \
         operands: the product is rounded too). PSUM then takes ``r`` or ``dst + r``; a BF16 ``dst`` rounds once more. \
-        ``is_transpose`` moves bits: ``dst[m, n] = stationary[k, m]`` where ``moving[k, n]`` is the single 1 of column n.",
+        ``is_transpose`` moves bits: ``dst[m, n] = stationary[k, m]`` where ``moving[k, n]`` is the single 1 of column n; \
+        on v2 it only marks the product, which spreads NaN and infinity.",
     source: "nki/api/nki/isa/__init__.py, nc_matmul; nki/guides/architecture/trainium3_arch.rst",
     kind: Kind::Compute,
     engines: &[Engine::Tensor],
@@ -29,7 +30,7 @@ pub const DEFINITION: Definition = Definition {
             name: "dst",
             default: None,
             usage: Use::Write,
-            doc: "PSUM, (M, N), float32 or (v4) bfloat16; with is_transpose the data dtype.",
+            doc: "PSUM, (M, N), float32 or (v4) bfloat16; with is_transpose the data dtype (v2: float32).",
         },
         Parameter {
             name: "stationary",
@@ -59,7 +60,7 @@ pub const DEFINITION: Definition = Definition {
             name: "is_transpose",
             default: Some("False"),
             usage: Use::Constant,
-            doc: "Transpose mode, bit exact from v3.",
+            doc: "Transpose mode, bit exact from v3; on v2 a mark for profiles.",
         },
         Parameter {
             name: "accumulate",
@@ -77,13 +78,13 @@ pub const DEFINITION: Definition = Definition {
             name: "tile_size",
             default: Some("()"),
             usage: Use::Constant,
-            doc: "(rows, columns) of the array tile: 128, 64 or 32 each.",
+            doc: "(rows, columns) of the array tile: 128, 64 or (from v3) 32 each.",
         },
         Parameter {
             name: "perf_mode",
             default: Some("matmul_perf_mode.none"),
             usage: Use::Constant,
-            doc: "matmul_perf_mode.double_row doubles the FP8 rate.",
+            doc: "matmul_perf_mode.double_row doubles the FP8 rate, from v3.",
         },
     ],
     rules: RULES,
@@ -134,7 +135,7 @@ const DTYPE: Rule = Rule {
 };
 const DST_DTYPE: Rule = Rule {
     id: "matmul.dst.dtype",
-    text: "dst is float32, on v4 also bfloat16, or the data dtype with is_transpose",
+    text: "dst is float32, on v4 also bfloat16, or from v3 the data dtype with is_transpose",
     source: "nki/api/nki/isa/__init__.py, nc_matmul",
     fix: "allocate dst in PSUM as float32",
 };
@@ -144,9 +145,15 @@ const DOUBLE_ROW: Rule = Rule {
     source: "nki/api/nki/isa/__init__.py, nc_matmul",
     fix: "drop the other mode, or perf_mode",
 };
+const DOUBLE_ROW_GENERATION: Rule = Rule {
+    id: "matmul.double_row_generation",
+    text: "double row mode exists from NeuronCore-v3 (trn2) on",
+    source: "nki/api/nki/isa/__init__.py, nc_matmul",
+    fix: "drop perf_mode, or target trn2 or trn3",
+};
 const TILE: Rule = Rule {
     id: "matmul.tile",
-    text: "tile_size and tile_position are both given or both absent; sizes are 128, 64 or 32, positions multiples of them inside the array",
+    text: "tile_size and tile_position are both given or both absent; sizes are 128, 64 or (from v3) 32, positions multiples of them inside the array",
     source: "nki/api/nki/isa/__init__.py, nc_matmul",
     fix: "give tile_size=(rows, columns) and tile_position=(row, column)",
 };
@@ -178,6 +185,7 @@ const RULES: &[Rule] = &[
     DTYPE,
     DST_DTYPE,
     DOUBLE_ROW,
+    DOUBLE_ROW_GENERATION,
     TILE,
     TILE_OPERANDS,
     BANK,
@@ -187,6 +195,8 @@ const RULES: &[Rule] = &[
 pub(super) const TRANSPOSE: u16 = 1 << 2;
 const ONE_ZERO: u16 = 1 << 3;
 const DOUBLE: u16 = 1 << 4;
+/// A transpose by multiplication, where the core has no mode that moves bits.
+pub(super) const IDENTITY: u16 = 1 << 5;
 
 fn is_fp32(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::Float32 | Dtype::Tfloat32)
@@ -205,14 +215,11 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     let double = arguments.member("perf_mode", "matmul_perf_mode")? == Some("double_row");
     check_dtypes(context.target, dst, stationary, moving, transpose)?;
     if double {
+        if !context.target.core.capability.double_row {
+            return Err(context.lacking(&DOUBLE_ROW_GENERATION, "perf_mode", Some("is double_row".into())));
+        }
         let halved = |view: &View| view.dims.len() >= 3 && view.dims[1].count == 2;
-        if !context.target.core.capability.double_row
-            || transpose
-            || !is_fp8(stationary.dtype)
-            || !is_fp8(moving.dtype)
-            || !halved(stationary)
-            || !halved(moving)
-        {
+        if transpose || !is_fp8(stationary.dtype) || !is_fp8(moving.dtype) || !halved(stationary) || !halved(moving) {
             let value = format!(
                 "double_row with {} {:?} and {} {:?}",
                 stationary.dtype.name(),
@@ -236,12 +243,22 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     context.reads(&mut instruction, 1, stationary);
     context.reads(&mut instruction, 2, moving);
     let one_zero = arguments.flag("is_stationary_onezero")? || arguments.flag("is_moving_onezero")?;
-    instruction.flags =
-        if transpose { TRANSPOSE } else { 0 } | if one_zero { ONE_ZERO } else { 0 } | if double { DOUBLE } else { 0 };
+    instruction.flags = transpose_flag(context.target, transpose)
+        | if one_zero { ONE_ZERO } else { 0 }
+        | if double { DOUBLE } else { 0 };
     instruction.constants[0] = u32::from(tile[0]) | u32::from(tile[1]) << 16;
     instruction.constants[1] = u32::from(tile[2]) | u32::from(tile[3]) << 16;
     set_accumulate(&mut instruction, accumulate_argument(arguments)?);
     Ok(instruction)
+}
+
+/// How the core transposes.
+pub(super) fn transpose_flag(target: &Target, transposes: bool) -> u16 {
+    match (transposes, target.core.capability.transpose_mode) {
+        (false, _) => 0,
+        (true, true) => TRANSPOSE,
+        (true, false) => IDENTITY,
+    }
 }
 
 pub(super) fn accumulate_argument(arguments: &Arguments<'_>) -> Result<Accumulate, Violation> {
@@ -259,6 +276,13 @@ pub(super) fn moving_free_max(target: &Target, dst: &View) -> u32 {
     limit.min(array::MOVING_FREE_MAX as u32)
 }
 
+/// Whether products take operands of that type.
+pub(super) fn multiplies(target: &Target, dtype: Dtype) -> bool {
+    is_fp32(dtype)
+        || matches!(dtype, Dtype::Bfloat16 | Dtype::Float16)
+        || (is_fp8(dtype) && (dtype != Dtype::Float8E4m3fn || target.core.capability.matmul_e4m3fn))
+}
+
 fn check_dtypes(
     target: &Target,
     dst: &View,
@@ -267,10 +291,7 @@ fn check_dtypes(
     transpose: bool,
 ) -> Result<(), Violation> {
     for (view, name) in [(stationary, "stationary"), (moving, "moving")] {
-        let allowed = is_fp32(view.dtype)
-            || matches!(view.dtype, Dtype::Bfloat16 | Dtype::Float16)
-            || (is_fp8(view.dtype) && (view.dtype != Dtype::Float8E4m3fn || target.core.capability.matmul_e4m3fn));
-        if !allowed {
+        if !multiplies(target, view.dtype) {
             return Err(broken(
                 &DTYPE,
                 name,
@@ -286,13 +307,11 @@ fn check_dtypes(
         let value = format!("is {} with stationary {}", pair.1.name(), pair.0.name());
         return Err(broken(&DTYPE_PAIR, "moving", value, DTYPE_PAIR.text));
     }
-    let allowed = dst.dtype == Dtype::Float32
-        || (dst.dtype == Dtype::Bfloat16 && target.core.capability.psum_bf16)
-        || (transpose && dst.dtype == stationary.dtype);
-    let exact_transpose = !transpose || dst.dtype == stationary.dtype;
-    if !allowed || !exact_transpose {
-        let limit = if transpose {
-            format!("transpose mode moves {} bits", stationary.dtype.name())
+    let moves_bits = transpose && target.core.capability.transpose_mode;
+    let allowed = dst.dtype == Dtype::Float32 || (dst.dtype == Dtype::Bfloat16 && target.core.capability.psum_bf16);
+    if !(if moves_bits { dst.dtype == stationary.dtype } else { allowed }) {
+        let limit = if moves_bits {
+            format!("transpose mode of {} moves {} bits", target.name, stationary.dtype.name())
         } else {
             format!("not accepted on {}", target.name)
         };
@@ -302,11 +321,16 @@ fn check_dtypes(
 }
 
 fn check_tile_geometry(arguments: &Arguments<'_>, context: &Context<'_>) -> Result<[u16; 4], Violation> {
-    tile_geometry(arguments, &context.target.core.matmul.row_tiles, &context.target.core.matmul.column_tiles)
+    tile_geometry(arguments, context.target, &context.target.core.matmul.column_tiles)
 }
 
 /// The array tile: first row, rows, first column, columns.
-pub(super) fn tile_geometry(arguments: &Arguments<'_>, rows: &[u32], columns: &[u32]) -> Result<[u16; 4], Violation> {
+pub(super) fn tile_geometry(
+    arguments: &Arguments<'_>,
+    target: &Target,
+    columns: &[u32],
+) -> Result<[u16; 4], Violation> {
+    let rows = &target.core.matmul.row_tiles;
     let (size, position) = (arguments.ints("tile_size")?, arguments.ints("tile_position")?);
     if size.is_empty() && position.is_empty() {
         return Ok([0, 128, 0, 128]);
@@ -320,7 +344,12 @@ pub(super) fn tile_geometry(arguments: &Arguments<'_>, rows: &[u32], columns: &[
         || !fits(size[1], position[1], columns)
     {
         let value = format!("{:?} at {:?}", size.as_slice(), position.as_slice());
-        return Err(broken(&TILE, "tile_size", value, format!("rows of {rows:?}, columns of {columns:?}")));
+        return Err(broken(
+            &TILE,
+            "tile_size",
+            value,
+            format!("rows of {rows:?}, columns of {columns:?} on {}", target.name),
+        ));
     }
     Ok([position[0] as u16, size[0] as u16, position[1] as u16, size[1] as u16])
 }
@@ -370,12 +399,12 @@ fn check_shapes(
     let start = dst.free_start_bytes();
     let span: u64 =
         dst.dims[1..].iter().map(|dim| dim.stride as u64 * (u64::from(dim.count) - 1)).sum::<u64>() * size + size;
-    if !target.core.capability.psum_bank_spanning && span > bank && start / bank != (start + span - 1) / bank {
+    if !target.core.capability.psum_bank_spanning && start / bank != (start + span - 1) / bank {
         return Err(broken(
             &BANK,
             "dst",
             format!("bytes {start} to {} of a partition", start + span),
-            format!("banks of {bank} bytes"),
+            format!("banks of {bank} bytes on {}", target.name),
         ));
     }
     Ok(())
@@ -423,45 +452,65 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     if instruction.flags & TRANSPOSE != 0 {
         return transpose(&dst, &stationary, &moving, machine);
     }
-    let mut psum_bytes = machine.memory.take(dst.tensor);
-    let scratch = &mut machine.scratch.array;
     let double = instruction.flags & DOUBLE != 0;
     // In double row mode the dimension of 2 must stay apart; otherwise merging gives the array longer runs.
     let geometry = |operand: &Operand| {
         let geometry = machine.tables.geometry(operand);
         if double { geometry } else { geometry.with_merged_free() }
     };
-    let (s, m, p) = (geometry(&stationary), geometry(&moving), machine.tables.geometry(&dst).with_merged_free());
-    let ((s_free, s_rank), (m_free, m_rank), (p_free, p_rank)) = (free_dims(&s), free_dims(&m), free_dims(&p));
-    let operand = |g: &Geometry, tensor: &Operand, free| {
-        let (offset_bytes, row_stride_bytes) = rows_of(g);
-        array::Operand {
-            bytes: machine.memory.bytes(tensor.tensor),
-            dtype: g.dtype,
+    let (s, m) = (geometry(&stationary), geometry(&moving));
+    let ((s_free, s_rank), (m_free, m_rank)) = (free_dims(&s), free_dims(&m));
+    let accumulate = accumulate_of(instruction) == Accumulate::Add;
+    machine.with_psum(&dst, accumulate, |memory, scratch, psum| {
+        let stationary = operand_of(memory.bytes(stationary.tensor), &s, &s_free[..s_rank]);
+        let moving = operand_of(memory.bytes(moving.tensor), &m, &m_free[..m_rank]);
+        if double {
+            array::multiply_double_row(scratch, &stationary, &moving, psum);
+        } else {
+            array::multiply(scratch, &stationary, &moving, psum);
+        }
+    });
+    Ok(())
+}
+
+fn operand_of<'a>(bytes: &'a [u8], geometry: &Geometry, free: &'a [(isize, usize)]) -> array::Operand<'a> {
+    let (offset_bytes, row_stride_bytes) = rows_of(geometry);
+    array::Operand { bytes, dtype: geometry.dtype, offset_bytes, row_stride_bytes, rows: geometry.rows(), free }
+}
+
+impl Machine<'_> {
+    /// Lends the array a PSUM tile to write, with its scratch space and the memory of its operands.
+    fn with_psum(
+        &mut self,
+        dst: &Operand,
+        accumulate: bool,
+        product: impl FnOnce(&Memory, &mut array::ArrayScratch, &mut array::Psum<'_>),
+    ) {
+        let mut bytes = self.memory.take(dst.tensor);
+        let geometry = self.tables.geometry(dst).with_merged_free();
+        let (free, rank) = free_dims(&geometry);
+        let (offset_bytes, row_stride_bytes) = rows_of(&geometry);
+        let mut psum = array::Psum {
+            bytes: bytes.as_mut_slice(),
             offset_bytes,
             row_stride_bytes,
-            rows: g.rows(),
-            free,
-        }
-    };
-    let stationary = operand(&s, &stationary, &s_free[..s_rank]);
-    let moving = operand(&m, &moving, &m_free[..m_rank]);
-    let (offset_bytes, row_stride_bytes) = rows_of(&p);
-    let mut psum = array::Psum {
-        bytes: psum_bytes.as_mut_slice(),
-        offset_bytes,
-        row_stride_bytes,
-        free: &p_free[..p_rank],
-        dtype: p.dtype,
-        accumulate: accumulate_of(instruction) == Accumulate::Add,
-    };
-    if double {
-        array::multiply_double_row(scratch, &stationary, &moving, &mut psum);
-    } else {
-        array::multiply(scratch, &stationary, &moving, &mut psum);
+            free: &free[..rank],
+            dtype: geometry.dtype,
+            accumulate,
+        };
+        product(self.memory, &mut self.scratch.array, &mut psum);
+        self.memory.restore(dst.tensor, bytes);
     }
-    machine.memory.restore(dst.tensor, psum_bytes);
-    Ok(())
+
+    /// Overwrites a PSUM tile with the product of a tile and an operand that is no tensor.
+    pub(super) fn multiply(&mut self, dst: &Operand, stationary: &Operand, moving: &array::Operand<'_>) {
+        let geometry = self.tables.geometry(stationary).with_merged_free();
+        let (free, rank) = free_dims(&geometry);
+        self.with_psum(dst, false, |memory, scratch, psum| {
+            let stationary = operand_of(memory.bytes(stationary.tensor), &geometry, &free[..rank]);
+            array::multiply(scratch, &stationary, moving, psum);
+        });
+    }
 }
 
 fn transpose(
@@ -507,7 +556,7 @@ fn passes(instruction: &Instruction, stationary: Dtype, moving: Dtype, target: &
     let passes = &target.core.tensor.passes;
     u64::from(if stationary == Dtype::Float32 || moving == Dtype::Float32 {
         if instruction.flags & TRANSPOSE != 0 {
-            passes.fp32_transpose
+            passes.fp32_transpose.unwrap_or(passes.fp32)
         } else if instruction.flags & ONE_ZERO != 0 {
             passes.fp32_onezero
         } else {
@@ -558,7 +607,7 @@ pub(super) fn multiply_cost(instruction: &Instruction, target: &Target, m: u64, 
 }
 
 fn work(instruction: &Instruction, tables: &Tables<'_>) -> Work {
-    if instruction.flags & TRANSPOSE != 0 {
+    if instruction.flags & (TRANSPOSE | IDENTITY) != 0 {
         return Work::default();
     }
     let [dst, stationary, moving, ..] = instruction.operands;
@@ -566,12 +615,12 @@ fn work(instruction: &Instruction, tables: &Tables<'_>) -> Work {
     let k = tables.geometry(&stationary).rows() as u64 * parts;
     let flops = 2 * k * tables.geometry(&dst).elements() as u64;
     let (s, m) = (tables.pattern(&stationary).dtype, tables.pattern(&moving).dtype);
-    let quarters = if s == Dtype::Float32 || m == Dtype::Float32 {
-        16
+    let weight = if s == Dtype::Float32 || m == Dtype::Float32 {
+        Weight::Fp32
     } else if is_fp8(s) && is_fp8(m) {
-        2
+        Weight::Fp8
     } else {
-        4
+        Weight::Bf16
     };
-    Work { flops, flops_bf16_quarters: flops * quarters }
+    Work { flops, weight }
 }

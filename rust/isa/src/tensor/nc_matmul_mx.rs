@@ -3,7 +3,7 @@
 use crate::arguments::{Arguments, Parameter, Use};
 use crate::array;
 use crate::context::{Context, PSUM, SBUF, broken};
-use crate::cost::{Cost, Work};
+use crate::cost::{Cost, Weight, Work};
 use crate::instruction::{Engine, Instruction, Operand};
 use crate::machine::{Machine, Tables};
 use crate::rules::Rule;
@@ -12,7 +12,7 @@ use crate::tensor::accumulation::{Accumulate, accumulate_of, set_accumulate};
 use crate::tensor::nc_matmul::{
     accumulate_argument, check_places, free_dims, moving_free_max, multiply_cost, rows_of, tile_geometry,
 };
-use trn3_mem::{Fault, Geometry, View, Violation};
+use trn3_mem::{Geometry, View, Violation};
 use trn3_num::Dtype;
 use trn3_spec::Target;
 
@@ -78,7 +78,7 @@ pub const DEFINITION: Definition = Definition {
 
 const GENERATION: Rule = Rule {
     id: "matmul_mx.generation",
-    text: "microscaled products exist from NeuronCore-v4",
+    text: "microscaled products exist from NeuronCore-v4 (trn3) on",
     source: "nki/guides/architecture/trainium3_arch.rst",
     fix: "target trn3, or dequantise and use nc_matmul",
 };
@@ -120,13 +120,12 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     let (stationary, moving) = (arguments.view("stationary")?, arguments.view("moving")?);
     let (stationary_scale, moving_scale) = (arguments.view("stationary_scale")?, arguments.view("moving_scale")?);
     if !context.target.core.capability.matmul_mx {
-        return Err(broken(&GENERATION, "", format!("{} has none", context.target.name), GENERATION.text)
-            .of(Fault::Unsupported));
+        return Err(context.lacking(&GENERATION, "", None));
     }
     context.check_tile(dst, "dst", PSUM)?;
     context.check_tile(stationary, "stationary", SBUF)?;
     context.check_tile(moving, "moving", SBUF)?;
-    let tile = tile_geometry(arguments, &context.target.core.matmul.row_tiles, &[128])?;
+    let tile = tile_geometry(arguments, context.target, &[128])?;
     check_dtypes(dst, [stationary, moving], [stationary_scale, moving_scale])?;
     check_shapes(context.target, dst, stationary, moving, tile)?;
     check_scale(stationary_scale, "stationary_scale", stationary)?;
@@ -301,5 +300,5 @@ fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost
 fn work(instruction: &Instruction, tables: &Tables<'_>) -> Work {
     let k = 4 * tables.geometry(&instruction.operands[1]).rows() as u64;
     let flops = 2 * k * tables.geometry(&instruction.operands[0]).elements() as u64;
-    Work { flops, flops_bf16_quarters: flops }
+    Work { flops, weight: Weight::Mx }
 }

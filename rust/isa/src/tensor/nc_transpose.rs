@@ -1,15 +1,16 @@
 //! `nc_transpose`: a tile with its partitions and free elements swapped.
 
 use crate::arguments::{Arguments, Parameter, Use};
+use crate::array;
 use crate::context::{Context, ON_CHIP, PSUM, SBUF, broken};
 use crate::cost::{Cost, Stream};
-use crate::instruction::{Engine, Instruction};
+use crate::instruction::{Engine, Instruction, Operand};
 use crate::machine::{Machine, Tables};
 use crate::rules::Rule;
 use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan, no_work};
-use crate::tensor::nc_matmul::{TRANSPOSE, multiply_cost};
-use trn3_mem::{Space, Violation};
-use trn3_num::Dtype;
+use crate::tensor::nc_matmul::{IDENTITY, TRANSPOSE, multiplies, multiply_cost, transpose_flag};
+use trn3_mem::{Space, View, Violation};
+use trn3_num::{Cast, Dtype, encode_slice};
 use trn3_spec::Target;
 
 /// The table's entry.
@@ -17,7 +18,8 @@ pub const DEFINITION: Definition = Definition {
     name: "nc_transpose",
     doc: "2-D transpose: ``dst[f, p] = data[p, f]``, bit exact.\n\n\
         On TensorE up to 128x128 from SBUF to PSUM, on VectorE up to 32x32 between SBUF and PSUM. With engine.unknown \
-        TensorE is chosen when dst is in PSUM or the tile is larger than 32x32.",
+        TensorE is chosen when dst is in PSUM or the tile is larger than 32x32. On v2 TensorE multiplies by the identity: \
+        dst is float32, -0 becomes 0, and NaN or infinity spreads over its row of dst.",
     source: "nki/api/nki/isa/__init__.py, nc_transpose",
     kind: Kind::Compute,
     engines: &[Engine::Tensor, Engine::Vector],
@@ -32,7 +34,7 @@ pub const DEFINITION: Definition = Definition {
             name: "data",
             default: None,
             usage: Use::Read,
-            doc: "(P, F): SBUF on TensorE, SBUF or PSUM on VectorE; the dtype of dst.",
+            doc: "(P, F): SBUF on TensorE, SBUF or PSUM on VectorE; the dtype of dst (TensorE of v2: a matmul dtype).",
         },
         Parameter {
             name: "engine",
@@ -65,9 +67,9 @@ const SIZE: Rule = Rule {
 };
 const DTYPE: Rule = Rule {
     id: "transpose.dtype",
-    text: "dst and data have the same data type",
-    source: "nki/api/nki/isa/__init__.py, nc_transpose",
-    fix: "allocate dst with the data type of data",
+    text: "dst and data have the same data type; without a transpose mode (v2) TensorE takes matmul types and dst is float32",
+    source: "nki/api/nki/isa/__init__.py, nc_transpose; nki/guides/architecture/trainium_inferentia2_arch.rst",
+    fix: "allocate dst with the data type that the engine gives",
 };
 
 fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruction, Violation> {
@@ -93,25 +95,36 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
         let value = format!("has shape {:?}", dst.shape().as_slice());
         return Err(broken(&SHAPE, "dst", value, format!("must be ({columns}, {rows})")));
     }
-    if dst.dtype != data.dtype {
-        return Err(broken(
-            &DTYPE,
-            "dst",
-            format!("is {}", dst.dtype.name()),
-            format!("data is {}", data.dtype.name()),
-        ));
-    }
+    check_dtypes(context.target, engine, dst, data)?;
     let mut instruction = Instruction::new(Opcode::NcTranspose, engine);
     context.writes(&mut instruction, 0, dst);
     context.reads(&mut instruction, 1, data);
     instruction.constants[0] = 128 << 16;
     instruction.constants[1] = 128 << 16;
-    instruction.flags = TRANSPOSE;
+    instruction.flags = if engine == Engine::Tensor { transpose_flag(context.target, true) } else { TRANSPOSE };
     Ok(instruction)
+}
+
+fn check_dtypes(target: &Target, engine: Engine, dst: &View, data: &View) -> Result<(), Violation> {
+    let moves_bits = engine != Engine::Tensor || target.core.capability.transpose_mode;
+    if !moves_bits && !multiplies(target, data.dtype) {
+        let limit = format!("TensorE of {} transposes by multiplication", target.name);
+        return Err(broken(&DTYPE, "data", format!("is {}", data.dtype.name()), limit));
+    }
+    let given = if moves_bits { data.dtype } else { Dtype::Float32 };
+    if dst.dtype == given {
+        return Ok(());
+    }
+    let limit = format!("{} of {} gives {} from {}", engine.name(), target.name, given.name(), data.dtype.name());
+    Err(broken(&DTYPE, "dst", format!("is {}", dst.dtype.name()), limit))
 }
 
 fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), Violation> {
     let [dst, data, ..] = instruction.operands;
+    if instruction.flags & IDENTITY != 0 {
+        multiply_by_identity(&dst, &data, machine);
+        return Ok(());
+    }
     let tile = machine.tile(&data);
     let size = tile.geometry.dtype.size_bytes();
     let (rows, columns) = (tile.geometry.rows(), tile.geometry.row_elements());
@@ -128,11 +141,36 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     Ok(())
 }
 
+/// The product of the tile with the identity, in the arithmetic of the array.
+fn multiply_by_identity(dst: &Operand, data: &Operand, machine: &mut Machine<'_>) {
+    let geometry = machine.tables.geometry(data);
+    let rows = geometry.rows();
+    let dtype =
+        if matches!(geometry.dtype, Dtype::Float32 | Dtype::Tfloat32) { geometry.dtype } else { Dtype::Bfloat16 };
+    let size = dtype.size_bytes();
+    let mut one = [0u8; 4];
+    encode_slice(dtype, &[1.0], &mut one[..size], Cast::NEAREST);
+    let mut identity = vec![0u8; rows * rows * size];
+    identity.chunks_exact_mut(size).step_by(rows + 1).for_each(|element| element.copy_from_slice(&one[..size]));
+    let columns = [(1, rows)];
+    let moving = array::Operand {
+        bytes: &identity,
+        dtype,
+        offset_bytes: 0,
+        row_stride_bytes: rows * size,
+        rows,
+        free: &columns,
+    };
+    machine.multiply(dst, data, &moving);
+}
+
 fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost {
     let data = tables.geometry(&instruction.operands[1]);
     if instruction.engine == Engine::Tensor {
         let passes = &target.core.tensor.passes;
-        let passes = u64::from(if data.dtype == Dtype::Float32 { passes.fp32_transpose } else { passes.bits16 });
+        // Without a transpose mode the moving operand is the identity, which holds only 0 and 1.
+        let fp32 = passes.fp32_transpose.unwrap_or(passes.fp32_onezero);
+        let passes = u64::from(if data.dtype == Dtype::Float32 { fp32 } else { passes.bits16 });
         return multiply_cost(instruction, target, data.row_elements() as u64, data.rows() as u64, passes);
     }
     let timing = &target.core.vector.other;

@@ -8,7 +8,7 @@ use crate::machine::{Machine, Tables};
 use crate::rules::Rule;
 use crate::table::{Definition, Exactness, Kind, Opcode, Rows, keeps_nan, no_work};
 use crate::tensor::nc_matmul_mx::check_scale_place;
-use trn3_mem::{Fault, Violation};
+use trn3_mem::Violation;
 use trn3_num::{Dtype, mx};
 use trn3_spec::Target;
 
@@ -55,7 +55,7 @@ pub const DEFINITION: Definition = Definition {
 
 const GENERATION: Rule = Rule {
     id: "quantize_mx.generation",
-    text: "VectorE quantises from NeuronCore-v4",
+    text: "VectorE quantises from NeuronCore-v4 (trn3) on",
     source: "nki/guides/architecture/trainium3_arch.rst",
     fix: "target trn3, or quantise on the host (trn3.mx)",
 };
@@ -94,8 +94,7 @@ const WORD_CODES: usize = 4;
 fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruction, Violation> {
     let (dst, src, scale) = (arguments.view("dst")?, arguments.view("src")?, arguments.view("dst_scale")?);
     if !context.target.core.capability.quantize_mx {
-        let value = format!("{} has none", context.target.name);
-        return Err(broken(&GENERATION, "", value, GENERATION.text).of(Fault::Unsupported));
+        return Err(context.lacking(&GENERATION, "", None));
     }
     context.check_tile(dst, "dst", SBUF)?;
     context.check_tile(src, "src", SBUF)?;

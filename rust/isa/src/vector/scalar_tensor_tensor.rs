@@ -118,6 +118,8 @@ fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost
     let vector = &target.core.vector;
     let [dst, data, operand1, ..] = &instruction.operands;
     let streamed: [&Operand; 3] = [dst, data, operand1];
-    let rate = stream_cost::pair_rate(&vector.stream.scalar_tensor_tensor, &streamed, tables);
+    let even = tables.geometry(dst).row_elements().is_multiple_of(2);
+    let is_fast = even && operators(instruction) == [Operator::Subtract, Operator::Multiply];
+    let rate = stream_cost::pair_rate(&vector.stream.scalar_tensor_tensor, &streamed, is_fast, tables);
     stream_cost::vector(&streamed, rate, &vector.tensor_tensor, tables, target)
 }

@@ -8,6 +8,7 @@ use crate::instruction::{Engine, Instruction, Operand};
 use crate::machine::Tables;
 use crate::operator::Operator;
 use trn3_mem::Space;
+use trn3_num::Dtype;
 use trn3_spec::{ClassTiming, PairStream, Ratio, Target};
 
 fn timed(stream: u64, timing: &ClassTiming) -> Cost {
@@ -38,6 +39,12 @@ fn bytes(operand: &Operand, tables: &Tables<'_>) -> usize {
 
 fn is_contiguous(operand: &Operand, tables: &Tables<'_>) -> bool {
     tables.pattern(operand).dims.last().is_some_and(|dim| dim.stride == 1 || dim.count == 1)
+}
+
+/// Contiguous BF16 in SBUF, for which some operators are fast on every generation.
+fn is_fast_bf16(operand: &Operand, tables: &Tables<'_>) -> bool {
+    let is_bf16 = tables.pattern(operand).dtype == Dtype::Bfloat16;
+    is_bf16 && in_sbuf(operand, tables) && is_contiguous(operand, tables)
 }
 
 /// Cycles of `n` elements; an innermost stride above the limit multiplies them.
@@ -117,7 +124,9 @@ pub(crate) fn tensor_tensor(instruction: &Instruction, tables: &Tables<'_>, targ
         let rate = if power { rates.power_cycles_per_element } else { rates.tensor_tensor_cycles_per_element };
         return on_gpsimd(stream(rate), target);
     }
-    let rate = pair_rate(&target.core.vector.stream.tensor_tensor, &operands, tables);
+    let operator = Operator::from_code(instruction.constants[0] as u8);
+    let is_fast = matches!(operator, Operator::Add | Operator::Subtract | Operator::Multiply);
+    let rate = pair_rate(&target.core.vector.stream.tensor_tensor, &operands, is_fast, tables);
     timed(stream(rate), &target.core.vector.tensor_tensor)
 }
 
@@ -129,8 +138,10 @@ pub(crate) fn memset(instruction: &Instruction, tables: &Tables<'_>, target: &Ta
         return on_gpsimd(stream(target.core.gpsimd.stream.copy_cycles_per_element), target);
     }
     let vector = &target.core.vector;
-    let narrow = bytes(dst, tables) <= 2;
-    let rate = if narrow {
+    let is_float16 = matches!(tables.pattern(dst).dtype, Dtype::Bfloat16 | Dtype::Float16);
+    let rate = if is_float16 && instruction.constants[0] == 0 {
+        vector.stream.memset_zero_bits16_cycles_per_element
+    } else if bytes(dst, tables) <= 2 {
         vector.stream.memset_bits16_cycles_per_element
     } else {
         vector.stream.memset_bits32_cycles_per_element
@@ -150,11 +161,14 @@ pub(crate) fn vector(
     timed(cycles(n, rate, operands, tables, target), timing)
 }
 
-/// Cycles an element of an instruction with two streamed inputs: `[dst, first, second]`.
-pub(crate) fn pair_rate(rates: &PairStream, operands: &[&Operand; 3], tables: &Tables<'_>) -> Ratio {
+/// Cycles an element of an instruction with two streamed inputs: `[dst, first, second]`. `is_fast` says whether its
+/// operators have the fast path of BF16.
+pub(crate) fn pair_rate(rates: &PairStream, operands: &[&Operand; 3], is_fast: bool, tables: &Tables<'_>) -> Ratio {
     let [_, first, second] = operands;
     if !in_sbuf(first, tables) || !in_sbuf(second, tables) {
         rates.psum_cycles_per_element
+    } else if is_fast && operands.iter().all(|operand| is_fast_bf16(operand, tables)) {
+        rates.sbuf_bf16_fast_cycles_per_element
     } else if operands.iter().all(|operand| bytes(operand, tables) == 2) {
         rates.sbuf_bits16_cycles_per_element
     } else {

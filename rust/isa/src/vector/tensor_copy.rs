@@ -5,6 +5,7 @@ use crate::context::{Context, ON_CHIP, SBUF};
 use crate::cost::Cost;
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
+use crate::rules::Rule;
 use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan, no_work};
 use crate::vector::stream_cost;
 use trn3_mem::Violation;
@@ -35,10 +36,10 @@ pub const DEFINITION: Definition = Definition {
             name: "engine",
             default: Some("engine.unknown"),
             usage: Use::Constant,
-            doc: "engine.vector, engine.scalar, engine.gpsimd or engine.unknown (VectorE).",
+            doc: "engine.vector, engine.scalar (from v3), engine.gpsimd or engine.unknown (VectorE).",
         },
     ],
-    rules: &[],
+    rules: &[SCALAR_ENGINE],
     exactness: Exactness::BitExact,
     build,
     execute,
@@ -48,9 +49,19 @@ pub const DEFINITION: Definition = Definition {
     work: no_work,
 };
 
+const SCALAR_ENGINE: Rule = Rule {
+    id: "tensor_copy.scalar_engine",
+    text: "ScalarE copies tensors from NeuronCore-v3 (trn2) on",
+    source: "nki/api/nki/isa/__init__.py, tensor_copy",
+    fix: "choose engine.vector, or use activation with nl.copy",
+};
+
 fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruction, Violation> {
     let (dst, src) = (arguments.view("dst")?, arguments.view("src")?);
     let engine = context.engine(arguments, DEFINITION.engines)?.unwrap_or(Engine::Vector);
+    if engine == Engine::Scalar && !context.target.core.capability.scalar_tensor_copy {
+        return Err(context.lacking(&SCALAR_ENGINE, "engine", Some("is scalar".into())));
+    }
     let spaces = if engine == Engine::Gpsimd { SBUF } else { ON_CHIP };
     for (view, name) in [(dst, "dst"), (src, "src")] {
         context.check_tile(view, name, spaces)?;

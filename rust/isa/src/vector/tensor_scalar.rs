@@ -52,7 +52,7 @@ pub const DEFINITION: Definition = Definition {
             doc: "engine.vector, engine.scalar, engine.gpsimd (rsqrt only) or engine.unknown.",
         },
     ],
-    rules: &[CLASS, BITVEC, SCALAR_ENGINE],
+    rules: &[CLASS, BITVEC, SCALAR_ENGINE, SCALAR_ENGINE_GENERATION],
     exactness: Exactness::BitExact,
     build,
     execute,
@@ -77,6 +77,13 @@ const BITVEC: Rule = Rule {
 const SCALAR_ENGINE: Rule = Rule {
     id: "tensor_scalar.scalar_engine",
     text: "before v4 ScalarE offers (multiply, add), multiply and add only",
+    source: "nki/api/nki/isa/__init__.py, tensor_scalar",
+    fix: "choose engine.vector",
+};
+
+const SCALAR_ENGINE_GENERATION: Rule = Rule {
+    id: "tensor_scalar.scalar_engine_generation",
+    text: "ScalarE runs it from NeuronCore-v3 (trn2) on",
     source: "nki/api/nki/isa/__init__.py, tensor_scalar",
     fix: "choose engine.vector",
 };
@@ -144,7 +151,11 @@ fn engine_of(
     let offered = match engine {
         Engine::Gpsimd => rsqrt,
         Engine::Scalar => {
-            context.target.core.capability.scalar_tensor_scalar
+            let can = &context.target.core.capability;
+            if !can.scalar_multiply_add {
+                return Err(context.lacking(&SCALAR_ENGINE_GENERATION, "engine", Some("is scalar".into())));
+            }
+            can.scalar_tensor_scalar
                 || matches!((op0, op1), (Operator::Multiply, None | Some(Operator::Add)) | (Operator::Add, None))
         }
         _ => true,
