@@ -29,6 +29,9 @@ except ModuleNotFoundError as error:
 __all__ = ["COMMANDS", "main"]
 
 
+_SET_HELP = "Replace a value of the hardware table, such as dma.to_first_ns=800; may be repeated."
+
+
 def spec(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[TABLE]...", help="Names of tables, or paths of TOML files.")
@@ -39,23 +42,42 @@ def spec(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     diff: Annotated[bool, typer.Option("--diff", help="Compare two tables.")] = False,
     conflicts: Annotated[bool, typer.Option("--conflicts", help="Show where public sources disagree.")] = False,
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SET_HELP)] = None,
+    everything: Annotated[bool, typer.Option("--all", help="compare: also the values that are equal.")] = False,
 ) -> None:
-    """Print hardware tables: every number with its unit, status and source."""
+    """Print hardware tables: every number with its unit, status and source.
+
+    `trn3 spec compare [TABLE]...` sets tables side by side; without a name, all of them.
+    """
     names = names or []
     match = _matcher(grep)
+    overrides = _overrides(settings)
     if diff and conflicts:
         raise UsageError("--diff and --conflicts exclude each other")
-    if diff:
+    compares = bool(names) and names[0] == "compare"
+    if compares and (diff or conflicts):
+        raise UsageError("compare goes without --diff and --conflicts")
+    if everything and not compares:
+        raise UsageError("--all belongs to compare: trn3 spec compare --all")
+    if overrides and (conflicts or not names):
+        raise UsageError("--set needs the name of a table")
+    if compares:
+        _print_side_by_side(names[1:], overrides, match, everything, as_json)
+    elif diff:
         if len(names) != 2:
-            raise UsageError(f"--diff compares two tables, {len(names)} given; known: {', '.join(tables.names())}")
-        _print_differences(names[0], names[1], match, as_json)
+            raise UsageError(
+                f"--diff compares two tables, {len(names)} given; known: {', '.join(tables.names())};"
+                " trn3 spec compare takes any number"
+            )
+        left, right = (tables.load(name, overrides) for name in names)
+        _print_differences(left, right, match, as_json)
     elif conflicts:
         _print_conflicts(names, match, as_json)
     elif not names:
         _print_names(match, as_json)
     else:
         for name in names:
-            _print_table(tables.load(name), match, as_json)
+            _print_table(tables.load(name, overrides), match, as_json)
 
 
 def demo(
@@ -72,12 +94,13 @@ def demo(
     json_file: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Also write the figures here.")
     ] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SET_HELP)] = None,
 ) -> None:
     """Run a part of all-MiniLM-L6-v2 on the emulated core in three formats, against float64."""
     # Only this command needs the packages of the extra `models`.
     from trn3 import demo as job
 
-    job.demo(sentences or None, tuple(formats or job.FORMATS), out, weights, json_file)
+    job.demo(sentences or None, tuple(formats or job.FORMATS), out, weights, json_file, _overrides(settings))
 
 
 def run(
@@ -147,8 +170,9 @@ def _print_table(table: tables.Table, match: Callable[[Sequence[str]], bool], as
         _show(("key", "value", "unit", "status", "source"), (row for _, row in rows))
 
 
-def _print_differences(left: str, right: str, match: Callable[[Sequence[str]], bool], as_json: bool) -> None:
-    one, two = tables.load(left), tables.load(right)
+def _print_differences(
+    one: tables.Table, two: tables.Table, match: Callable[[Sequence[str]], bool], as_json: bool
+) -> None:
     rows = []
     for difference in tables.compare(one, two):
         sides = (difference.left, difference.right)
@@ -160,6 +184,48 @@ def _print_differences(left: str, right: str, match: Callable[[Sequence[str]], b
         _show_json([_plain(difference) for difference, _ in rows])
     else:
         _show(("key", one.name, two.name, "unit"), (row for _, row in rows))
+
+
+def _print_side_by_side(
+    names: Sequence[str],
+    overrides: dict[str, Any],
+    match: Callable[[Sequence[str]], bool],
+    everything: bool,
+    as_json: bool,
+) -> None:
+    chosen = [tables.load(name, overrides) for name in names or tables.names()]
+    titles = [table.name for table in chosen]
+    rows = []
+    for row in tables.side_by_side(*chosen):
+        values = ["-" if entry is None else _number(entry.value) for entry in row.entries]
+        cells = (row.key, *values, row.unit)
+        if (everything or row.differs) and match(cells):
+            rows.append((row, cells))
+    if as_json:
+        _show_json([{"key": row.key, "unit": row.unit, "entries": _with_titles(row, titles)} for row, _ in rows])
+    else:
+        _show(("key", *titles, "unit"), (cells for _, cells in rows))
+
+
+def _with_titles(row: tables.Row, titles: Sequence[str]) -> list[dict[str, Any]]:
+    return [{"table": title, "entry": _plain(entry)} for title, entry in zip(titles, row.entries, strict=True)]
+
+
+def _overrides(settings: Sequence[str] | None) -> dict[str, Any]:
+    """Return values by key from texts such as dma.gap_ns=20; what is no number, truth value or list stays a text."""
+    values: dict[str, Any] = {}
+    for setting in settings or ():
+        key, equals, text = setting.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set: {setting!r} is not of the form key=value")
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = text.strip()
+        if value is None or isinstance(value, dict):
+            raise UsageError(f"--set: {key.strip()}: {text!r} is no number, fraction, truth value, text or list")
+        values[key.strip()] = value
+    return values
 
 
 def _print_conflicts(names: Sequence[str], match: Callable[[Sequence[str]], bool], as_json: bool) -> None:

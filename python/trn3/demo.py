@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from json import dumps
 from math import erf, isfinite, sqrt
@@ -23,6 +23,7 @@ import numpy.typing as npt
 from trn3 import dtypes, kernels
 from trn3.errors import Trn3Error
 from trn3.models import minilm
+from trn3.nki import RunOptions
 from trn3.system import run
 
 __all__ = ["FORMATS", "SENTENCES", "demo", "reference", "run_demo"]
@@ -138,6 +139,7 @@ def run_demo(
     out: str | os.PathLike[str] = "out",
     weights: str | os.PathLike[str] | None = None,
     progress: Progress = lambda step: None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Run the demo and return its figures.
 
@@ -153,6 +155,8 @@ def run_demo(
         Weights file or its directory; by default the installed package's.
     progress : callable
         Told what is being done.
+    overrides : mapping of str to object, optional
+        Values in place of the hardware table's; see `trn3.RunOptions`.
 
     Returns
     -------
@@ -163,12 +167,15 @@ def run_demo(
     ------
     FileFormatError
         The model's files are missing or damaged.
+    SpecError
+        A value cannot take the place of the hardware table's.
     Trn3Error
         A format has no such name; the directory cannot be written.
     """
     unknown = [name for name in formats if name not in FORMATS]
     if unknown or not formats:
         raise Trn3Error(f"demo: format {', '.join(unknown) or '(none)'}: not one of {', '.join(FORMATS)}; name some")
+    options = RunOptions(overrides=overrides or {})
     progress("reading the model")
     directory = _made(Path(out))
     sentences = SENTENCES if sentences is None else sentences
@@ -177,7 +184,8 @@ def run_demo(
     progress("float64 reference")
     expected = reference(model, tokens, config.layer_norm_eps)
     results = [
-        _run_format(name, model, tokens, config.layer_norm_eps, expected, directory, progress) for name in formats
+        _run_format(name, model, tokens, config.layer_norm_eps, expected, directory, progress, options)
+        for name in formats
     ]
     return {
         "model": "all-MiniLM-L6-v2",
@@ -212,12 +220,13 @@ def _run_format(
     expected: tuple[Doubles, ...],
     directory: Path,
     progress: Progress,
+    options: RunOptions,
 ) -> dict[str, Any]:
     made = FORMATS[name]
     progress(f"{name}: preparing weights")
     arguments = made.arguments(weights, tokens, eps)
     progress(f"{name}: recording and running")
-    finished = run(made.kernel, *arguments)
+    finished = run(made.kernel, *arguments, options=options)
     errors = {
         part: _relative_error(found, true) for part, found, true in zip(_PARTS, finished.result, expected, strict=True)
     }
@@ -254,6 +263,7 @@ def demo(
     out: str | os.PathLike[str] = "out",
     weights: str | os.PathLike[str] | None = None,
     json: str | os.PathLike[str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> None:
     """Run the demo and print its figures.
 
@@ -269,6 +279,8 @@ def demo(
         Weights file or its directory; by default the installed package's.
     json : path, optional
         File to write the figures to, as JSON.
+    overrides : mapping of str to object, optional
+        Values in place of the hardware table's; see `trn3.RunOptions`.
 
     Raises
     ------
@@ -278,7 +290,7 @@ def demo(
         As `run_demo`.
     """
     with _progress() as progress:
-        figures = run_demo(sentences, formats, out, weights, progress)
+        figures = run_demo(sentences, formats, out, weights, progress, overrides)
     if json is not None:
         try:
             Path(json).write_text(dumps(_finite(figures), indent=1) + "\n")

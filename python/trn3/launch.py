@@ -19,7 +19,6 @@ from typing import Any
 from trn3 import nki
 from trn3.errors import Trn3Error
 from trn3.nki import _kernel
-from trn3.nki._session import load_table
 from trn3.report import Report
 from trn3.system import Run
 
@@ -119,8 +118,7 @@ def run_script(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> l
     runs: list[Run] = []
 
     def note(call: _kernel.Call) -> None:
-        table = load_table(call.target)
-        runs.append(Run(None, call.program, call.findings, table, call.record_s, call.run_s, call.turns))
+        runs.append(Run(None, call.program, call.findings, call.table, call.record_s, call.run_s, call.turns))
 
     with stand_ins(), _as_main(name, arguments), _kernel.observed(note):
         try:

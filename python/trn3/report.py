@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from trn3 import _native
@@ -143,6 +144,12 @@ class Report:
         return self._utilisation(self.hbm_bytes, self.timeline.hbm_bytes_per_s)
 
     @property
+    def overrides(self) -> dict[str, Any]:
+        """Values that were set in place of the hardware table's, by key; fractions as text."""
+        values = {**self.table.overrides(), **self.program.overrides}
+        return {key: str(value) if isinstance(value, Fraction) else value for key, value in values.items()}
+
+    @property
     def notes(self) -> list[str]:
         """What the figures leave out, where it shows."""
         if self.mbu <= 1:
@@ -154,6 +161,7 @@ class Report:
         return {
             "kernel": self.program.kernel,
             "target": self.program.target,
+            "overrides": self.overrides,
             "instructions": self.program.instructions,
             "total_s": self.total_s,
             "fixed_s": self.fixed_s,

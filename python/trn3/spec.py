@@ -19,7 +19,19 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 from trn3 import _native
 
-__all__ = ["Conflict", "Difference", "Entry", "Table", "Value", "compare", "conflicts", "load", "names"]
+__all__ = [
+    "Conflict",
+    "Difference",
+    "Entry",
+    "Row",
+    "Table",
+    "Value",
+    "compare",
+    "conflicts",
+    "load",
+    "names",
+    "side_by_side",
+]
 
 Value: TypeAlias = "int | float | bool | str | Fraction | tuple[int, ...] | tuple[str, ...]"
 """What an entry can hold. Rates in cycles an element are exact fractions."""
@@ -109,6 +121,28 @@ class Difference:
     key: str
     left: Entry | None
     right: Entry | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One key in several tables.
+
+    Attributes
+    ----------
+    key : str
+        The key.
+    unit : str
+        Its unit.
+    entries : tuple of (Entry or None)
+        The entry of each table; None where a table lacks the key.
+    differs : bool
+        Whether the values are not all the same.
+    """
+
+    key: str
+    unit: str
+    entries: tuple[Entry | None, ...]
+    differs: bool
 
 
 class Table(Mapping[str, Entry]):
@@ -232,12 +266,14 @@ def load(name_or_path: str | os.PathLike[str], overrides: Mapping[str, object] |
     Parameters
     ----------
     name_or_path : str or os.PathLike
-        ``"trn3"``, ``"trn2"``, or the path of a TOML file, which may name a table to start from with
-        ``extends = "trn3"``.
+        ``"trn3"``, ``"trn2"``, ``"inf2"``, ``"trn1"``, or the path of a TOML file, which may name a table to start from
+        with ``extends = "trn3"``.
     overrides : mapping of str to object, optional
         Values to replace, by dotted key, in the table's unit: int, float, bool, str, a list, or for rates a
-        `fractions.Fraction` or text such as ``"1/4"``. They change together and are checked together. A value
-        outside the range that the table calls plausible is taken and marked (`Entry.is_outside_range`).
+        `fractions.Fraction` or text such as ``"1/4"``. A number may be text with its unit, such as ``"800 ns"``. They
+        change together and are checked together. What follows from a replaced value (a stack's bandwidth from the
+        chip's) is recomputed, unless it is replaced too. A value outside the range that the table calls plausible is
+        taken and marked (`Entry.is_outside_range`).
 
     Returns
     -------
@@ -283,6 +319,49 @@ def compare(left: Table | str | os.PathLike[str], right: Table | str | os.PathLi
         assert either is not None, "a difference has at least one side"
         differences.append(Difference(either.key, a, b))
     return differences
+
+
+def side_by_side(*tables: Table | str | os.PathLike[str]) -> list[Row]:
+    """Return every key of several tables with the entry of each.
+
+    Parameters
+    ----------
+    *tables : Table, str or os.PathLike
+        Tables, or what `load` takes; without any, those that come with the package.
+
+    Returns
+    -------
+    list of Row
+        In the order of the table that has most of them; keys that it lacks stand where other tables have them.
+
+    Examples
+    --------
+    >>> row = next(row for row in side_by_side("trn2", "trn3") if row.key == "vector.clock_hz")
+    >>> [entry.value for entry in row.entries], row.differs
+    ([960000000, 1200000000], True)
+    """
+    chosen = [_table(table) for table in tables or names()]
+    rows = []
+    for key in _merged(chosen):
+        entries = tuple(table.get(key) for table in chosen)
+        unit = next(entry.unit for entry in entries if entry is not None)
+        values = [None if entry is None else entry.value for entry in entries]
+        rows.append(Row(key, unit, entries, any(value != values[0] for value in values)))
+    return rows
+
+
+def _merged(tables: list[Table]) -> list[str]:
+    """Return all keys, each behind the one that it follows in its own table."""
+    keys: list[str] = []
+    for table in sorted(tables, key=len, reverse=True):
+        before = -1
+        for key in table:
+            if key in keys:
+                before = keys.index(key)
+            else:
+                before += 1
+                keys.insert(before, key)
+    return keys
 
 
 def conflicts(*tables: Table | str | os.PathLike[str]) -> list[Conflict]:

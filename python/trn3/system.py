@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,9 @@ import numpy as np
 
 from trn3 import _native, nki
 from trn3.errors import RuleError
-from trn3.nki._kernel import execute
-from trn3.nki._session import load_table
+from trn3.nki._kernel import execute, notice
+from trn3.nki._options import settled_overrides
+from trn3.nki._session import load_table, range_notices, resolve_target
 from trn3.report import Report
 
 __all__ = ["Chip", "Run", "load_program", "run"]
@@ -93,7 +94,7 @@ def run(kernel: Callable[..., Any], *args: Any, options: nki.RunOptions | None =
     if options is not None:
         made = nki.Kernel(made.func, options, made.grid)
     call = made.call(*args, **kwargs)
-    return Run(call.result, call.program, call.findings, load_table(call.target), call.record_s, call.run_s, call.turns)
+    return Run(call.result, call.program, call.findings, call.table, call.record_s, call.run_s, call.turns)
 
 
 class Chip:
@@ -102,11 +103,18 @@ class Chip:
     Parameters
     ----------
     target : str
-        Hardware table: ``trn3``, ``trn2``, or the path of a table file.
+        Hardware table: ``trn3``, ``trn2``, ``inf2``, ``trn1``, or the path of a table file.
+    overrides : mapping of str to object, optional
+        Values in place of the table's, by dotted key; see `trn3.spec.load`.
+
+    Raises
+    ------
+    SpecError
+        There is no such target, or a value cannot be.
     """
 
-    def __init__(self, target: str = "trn3") -> None:
-        self.table = load_table(target)
+    def __init__(self, target: str = "trn3", overrides: Mapping[str, object] | None = None) -> None:
+        self.table = load_table(resolve_target(target)[0], settled_overrides(overrides))
 
     def run(self, program: _native.Program, inputs: Sequence[Any], options: nki.RunOptions | None = None) -> Run:
         """Run a recorded Program; the Python source of its kernel is not needed.
@@ -119,20 +127,22 @@ class Chip:
             One array for each of ``program.inputs``, of its shape and dtype. Those that the kernel writes are written
             in place.
         options : RunOptions, optional
-            ``seed``, ``stochastic_rounding`` and ``checks`` of the run; by default the checks that the Program was
-            recorded with.
+            ``seed``, ``stochastic_rounding`` and ``checks`` of the run, and ``overrides`` of its time; by default the
+            checks that the Program was recorded with.
 
         Returns
         -------
         Run
-            ``result`` is the tuple of outputs.
+            ``result`` is the tuple of outputs. Its time uses the overrides of the Program, the chip and the options
+            together.
 
         Raises
         ------
         RuleError
             An input has another shape or dtype than the Program was recorded for [program.input], cannot be written
-            where the kernel does [kernel.input_writable], the Program is for another chip [program.target] or for the
-            inputs of its recording only [program.specialised].
+            where the kernel does [kernel.input_writable], the Program is for another chip [program.target], was
+            recorded with another value of what the chip overrides [program.overrides], or is for the inputs of its
+            recording only [program.specialised].
         """
         if program.target != self.table.name:
             raise RuleError(
@@ -144,6 +154,8 @@ class Chip:
                 rule="program.target",
             )
         options = options or nki.RunOptions(checks=program.checks)
+        table = self.table.with_overrides(dict(options.settled_overrides)) if options.overrides else self.table
+        _check_overrides(program, table)
         if len(inputs) != len(program.inputs):
             raise _wrong("inputs", f"{len(inputs)} given", f"the program has {len(program.inputs)}")
         given = [np.asarray(value) for value in inputs]
@@ -154,7 +166,23 @@ class Chip:
         names = [name for name, _, _ in program.inputs]
         results, findings, turns = execute(program, given, names, options)
         elapsed = time.perf_counter() - start
-        return Run(tuple(results), program, [*program.findings, *findings], self.table, 0.0, elapsed, turns)
+        notices = [notice(*each) for each in range_notices(table)]
+        return Run(tuple(results), program, [*notices, *program.findings, *findings], table, 0.0, elapsed, turns)
+
+
+def _check_overrides(program: _native.Program, table: _native.Table) -> None:
+    """Refuse values of the chip that contradict those that the Program was recorded with."""
+    own = program.overrides
+    for key, value in table.overrides().items():
+        if key in own and own[key] != value:
+            raise RuleError(
+                instruction="run",
+                operand=key,
+                value=f"was {own[key]} when the program was recorded",
+                limit=f"this chip has {value}",
+                fix="leave the override out, or record the kernel again",
+                rule="program.overrides",
+            )
 
 
 def _wrong(operand: str, value: str, limit: str) -> RuleError:

@@ -212,6 +212,55 @@ def test_a_subset_of_tensor_scalar_on_scalar_e():
         recorded(lambda: scalar(nl.subtract, 2.0), target="trn2")
 
 
+def barrier():
+    nisa.core_barrier(nl.ndarray((8, 8), nl.float32, buffer=nl.shared_hbm), (0, 1))
+
+
+def exchange(transport=nisa.dma_engine.dma):
+    other = 1 - nl.program_id(0)
+    nisa.sendrecv(sbuf(8, 8), sbuf(8, 8), other, other, 0, dma_engine=transport)
+
+
+@pytest.mark.parametrize("statement", [barrier, exchange])
+@pytest.mark.parametrize("target", TARGETS)
+def test_cores_that_act_as_one(statement, target):
+    def kernel(x):
+        statement()
+        return x
+
+    made = nki.jit(target=target)(kernel)
+    if target not in V2:
+        nki.record(made[2], X)
+        return
+    with pytest.raises(errors.UnsupportedError, match=r"from NeuronCore-v3 \(trn2\) on") as caught:
+        nki.record(made, X)
+    assert caught.value.rule == "cores.generation"
+    with pytest.raises(errors.RuleError, match=r"kernel\.cores"):
+        nki.record(made[2], X)
+
+
+def test_a_table_that_joins_cores_without_dma_in_gpsimd(tmp_path):
+    path = tmp_path / "joined.toml"
+    entry = 'unit = "{}"\nstatus = "assumed"\nsource = "a guess"\n'
+    path.write_text(
+        'extends = "trn1"\n[chip.logical_core_sizes]\nvalue = [1, 2]\n'
+        + entry.format("count")
+        + "[semaphore.remote_ns]\nvalue = 500\n"
+        + entry.format("ns")
+    )
+
+    def kernel(x, transport):
+        exchange(transport)
+        return x
+
+    made = nki.jit(target=str(path))(kernel)[2]
+    program = nki.record(made, X, nisa.dma_engine.dma)
+    assert trn3._native.Timeline(program, trn3.Chip(str(path)).table).total_ps > 0
+    with pytest.raises(errors.UnsupportedError, match=r"from NeuronCore-v3 \(trn2\) on") as caught:
+        nki.record(made, X, nisa.dma_engine.gpsimd_dma)
+    assert caught.value.rule == "sendrecv.direct_generation"
+
+
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e8m0fnu", "float8_e5m2_x4", "float4_e2m1fn_x4"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_data_types_of_later_generations(name, target):

@@ -83,6 +83,8 @@ ELSEWHERE = {
     "tensor_scalar.scalar_engine_generation": "test_generations.py",
     "operand.operator_generation": "test_generations.py",
     "dma_copy.priority_generation": "test_generations.py",
+    "cores.generation": "test_generations.py",
+    "sendrecv.direct_generation": "test_generations.py",
     "dma_copy.hwdge_generation": "test_generations.py",
     "dma_copy.indirect_generation": "test_generations.py",
 }

@@ -251,7 +251,7 @@ def test_jit_options():
     assert made.options.target == "trn2"
     assert made.options.checks == "documented"
     np.testing.assert_array_equal(made(X), X * 2)
-    assert made.last.target == "trn2"
+    assert made.last.table.name == "trn2"
     assert made.__name__ == "double"
     assert nki.jit(nki.jit(double)).func is double
     with pytest.raises(TypeError):
@@ -282,7 +282,17 @@ def test_grid():
 
 @pytest.mark.parametrize(
     ("name", "target"),
-    [("trn2", "trn2"), ("gen3", "trn2"), ("trn3", "trn3"), ("gen4", "trn3"), ("TRN2", "trn2"), (" trn3 ", "trn3")],
+    [
+        ("trn1", "trn1"),
+        ("gen2", "trn1"),
+        ("inf2", "inf2"),
+        ("trn2", "trn2"),
+        ("gen3", "trn2"),
+        ("trn3", "trn3"),
+        ("gen4", "trn3"),
+        ("TRN2", "trn2"),
+        (" trn3 ", "trn3"),
+    ],
 )
 @pytest.mark.parametrize("variable", ["NEURON_PLATFORM_TARGET_OVERRIDE", "NKI_NC_VERSION"])
 def test_the_environment_chooses_the_target(monkeypatch, variable, name, target):
@@ -290,19 +300,82 @@ def test_the_environment_chooses_the_target(monkeypatch, variable, name, target)
     simulated = nki.simulate(double)
     simulated(X)
     assert simulated.program.target == target
+    assert simulated.findings == []
     simulated = nki.simulate(double, target="trn3")
     simulated(X)
     assert simulated.program.target == "trn3"
 
 
-@pytest.mark.parametrize("name", ["trn1", "inf2", "gen2"])
-def test_targets_without_a_table_are_said_to_be_replaced(monkeypatch, name):
-    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", name)
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("trn3pre", "trn3"),
+        ("trn3_a0", "trn3"),
+        ("TRN2u", "trn2"),
+        ("trn2.48xlarge", "trn2"),
+        ("inf2.xlarge", "inf2"),
+        ("trn1n", "trn1"),
+        ("gen4-pre", "trn3"),
+    ],
+)
+def test_other_spellings_are_taken_and_said(monkeypatch, name, target):
+    made = nki.simulate(double)
+    made(X)
+    assert made.findings == []
+    monkeypatch.setenv("NKI_NC_VERSION", name)
+    for _ in range(2):
+        made(X)
+        assert made.program.target == target
+        assert [f["rule"] for f in made.findings] == ["target.spelling"]
+        assert f"{name} is taken as {target}" in made.findings[0]["message"]
+    # The Program is kept under its table; the finding belongs to the call.
+    monkeypatch.setenv("NKI_NC_VERSION", target)
+    made(X)
+    assert made.findings == []
+
+
+def test_the_first_variable_wins(monkeypatch):
+    monkeypatch.setenv("NKI_NC_VERSION", "gen2")
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
     simulated = nki.simulate(double)
     simulated(X)
-    simulated(X)
-    assert [f["rule"] for f in simulated.findings] == ["target.absent"]
-    assert name in simulated.findings[0]["message"]
+    assert simulated.program.target == "trn2"
+
+
+@pytest.mark.parametrize(("target", "generation"), [("trn1", 2), ("inf2", 2), ("trn2", 3), ("trn3", 4)])
+def test_the_generation_follows_the_target(monkeypatch, target, generation):
+    seen = []
+
+    def kernel(x):
+        seen.append((nisa.get_nc_version(), nl.tile_size.sbuf_size_bytes))
+        return x
+
+    sizes = {2: 24 << 20, 3: 28 << 20, 4: 32 << 20}
+    nki.simulate(kernel, target=target)(X)
+    assert seen == [(nisa.nc_version(generation), sizes[generation])]
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", target)
+    assert nisa.get_nc_version() == nisa.nc_version(generation)
+    assert nl.tile_size.sbuf_size_bytes == sizes[generation]
+
+
+def test_platform_target_is_said_to_be_removed():
+    made = nki.simulate(nki.jit(platform_target="gen3")(double))
+    for _ in range(2):
+        made(X)
+        assert made.program.target == "trn2"
+        assert [f["rule"] for f in made.findings] == ["jit.platform_target"]
+    made = nki.simulate(nki.jit(platform_target="gen3")(double)[1], checks="documented")
+    made(X)
+    assert [f["rule"] for f in made.findings] == ["jit.platform_target"]
+    made = nki.simulate(nki.jit(platform_target="gen3")(double), target="trn3")
+    made(X)
+    assert (made.program.target, made.findings) == ("trn3", [])
+
+
+@pytest.mark.parametrize("name", ["trn9", "trn30", "trn", "gen5", "trn3.toml", "no/trn3pre", "xtrn3"])
+def test_names_that_are_no_target(name):
+    with pytest.raises(errors.SpecError, match=r"target\.name"):
+        nki.simulate(double, target=name)(X)
 
 
 def test_targets_that_are_none(monkeypatch, tmp_path):

@@ -190,7 +190,7 @@ def test_options_and_target_are_part_of_the_key(recorded, monkeypatch):
     kernel(X)
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
     kernel(X)
-    assert kernel.last.target == "trn2"
+    assert kernel.last.table.name == "trn2"
     monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE")
     kernel(X)
     assert len(recorded) == 2

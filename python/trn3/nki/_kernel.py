@@ -23,6 +23,7 @@ from trn3.errors import RuleError
 
 from . import _session
 from ._inputs import Inputs
+from ._options import RunOptions, overrides_key
 from ._outputs import check_outputs, check_views, filled, structure_of
 from ._purity import NotEstablished, environment_key
 
@@ -31,78 +32,13 @@ __all__ = ["Kernel", "RunOptions", "jit", "record", "simulate"]
 _CACHE_MAX = 256
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """How a kernel is recorded and run. Equal options give equal bits.
-
-    Parameters
-    ----------
-    target : str, optional
-        Hardware table: ``trn3``, ``trn2``, or the path of a table file. By default what
-        ``NEURON_PLATFORM_TARGET_OVERRIDE`` says at the time of the call, else ``trn3``.
-    checks : {"lenient", "documented", "hardware"}
-        What stops the run: ``lenient`` runs what AWS's simulator runs and reports the rest as findings; ``documented``
-        makes every stated rule an error; ``hardware`` also refuses what only the device would.
-    seed : int
-        Seed of everything random.
-    stochastic_rounding : bool
-        Round conversions to narrower floats stochastically (as ``NEURON_RT_STOCHASTIC_ROUNDING_EN`` does).
-    nki_version : str
-        Version of the language whose behaviour is wanted; ``quantize_mx`` doubled its scale in 0.5.
-    uninitialized : {"poison", "simulator", "stop"}
-        What memory reads as that nothing has written: NaN, and 0 for integers (``poison``) or 4 as in AWS's simulator
-        (``simulator``); with ``stop``, reading it raises `UninitializedReadError` on the line that does.
-    eager : bool
-        Execute each instruction as it is recorded, for debugging: the same bits, a statement at a time.
-    """
-
-    target: str | None = None
-    checks: str = "lenient"
-    seed: int = 0
-    stochastic_rounding: bool = False
-    nki_version: str = "0.6"
-    uninitialized: str = "poison"
-    eager: bool = False
-
-    def __post_init__(self) -> None:
-        _check_option("checks", self.checks, ("lenient", "documented", "hardware"))
-        _check_option("uninitialized", self.uninitialized, ("poison", "simulator", "stop"))
-        if not isinstance(self.seed, int) or not 0 <= self.seed < 2**64:
-            raise _wrong_option("seed", self.seed, "an int from 0 to 2**64 - 1")
-        _ = self.nki_minor
-
-    @property
-    def nki_minor(self) -> int:
-        """Minor number of ``nki_version``."""
-        versions = {f"0.{minor}": minor for minor in range(1, 7)}
-        if self.nki_version not in versions:
-            raise _wrong_option("nki_version", self.nki_version, "a string from '0.1' to '0.6'")
-        return versions[self.nki_version]
-
-
-def _wrong_option(name: str, value: Any, limit: str) -> RuleError:
-    return RuleError(
-        instruction="RunOptions",
-        operand=name,
-        value=f"is {value!r}",
-        limit=f"must be {limit}",
-        fix="see the documentation of trn3.RunOptions",
-        rule=f"options.{name}",
-    )
-
-
-def _check_option(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise _wrong_option(name, value, f"one of {', '.join(choices)}")
-
-
 @dataclass
 class _Recorded:
     """A Program and the shape of what its kernel returned."""
 
     program: _native.Program
     returned: Any
-    target: str
+    table: _native.Table
     notices: tuple[tuple[str, str], ...] = ()
 
 
@@ -113,7 +49,7 @@ class Call:
     result: Any
     program: _native.Program
     findings: list[dict[str, Any]]
-    target: str
+    table: _native.Table
     record_s: float
     run_s: float
     turns: list[list[int]]
@@ -143,12 +79,23 @@ class Kernel:
         The kernel's function.
     options : RunOptions, optional
         How it is recorded and run.
+    grid : tuple of int
+        Launch grid.
+    notices : tuple of (str, str)
+        Rule and message of what each call is to report.
     """
 
-    def __init__(self, func: Callable[..., Any], options: RunOptions | None = None, grid: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        options: RunOptions | None = None,
+        grid: tuple[int, ...] = (),
+        notices: tuple[tuple[str, str], ...] = (),
+    ) -> None:
         self.func = func
         self.options = options or RunOptions()
         self.grid = grid
+        self.notices = notices
         self.cache: dict[Hashable, _Recorded] = {}
         self.last: _Recorded | None = None
         functools.update_wrapper(self, func)
@@ -164,13 +111,14 @@ class Kernel:
                 fix="launch kernel[1], kernel[2] or kernel",
                 rule="kernel.grid",
             )
-        kernel = Kernel(self.func, self.options, sizes)
+        kernel = Kernel(self.func, self.options, sizes, self.notices)
         kernel.cache = self.cache
         return kernel
 
     def with_options(self, **changes: Any) -> Kernel:
         """Return the same kernel with other `RunOptions`."""
-        return Kernel(self.func, replace(self.options, **changes), self.grid)
+        notices = () if "target" in changes else self.notices
+        return Kernel(self.func, replace(self.options, **changes), self.grid, notices)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -193,7 +141,7 @@ class Kernel:
         middle = time.perf_counter()
         result, findings, turns = _run(recorded, inputs, self.options, arrays)
         end = time.perf_counter()
-        call = Call(result, recorded.program, findings, recorded.target, middle - start, end - middle, turns)
+        call = Call(result, recorded.program, findings, recorded.table, middle - start, end - middle, turns)
         for observer in _observers:
             observer(call)
         return call
@@ -203,12 +151,16 @@ class Kernel:
         target, notice = (
             _session.resolve_target(self.options.target) if self.options.target else _session.default_target()
         )
+        overrides = self.options.settled_overrides
+        table = _session.load_table(target, overrides)
+        notices = (*self.notices, *((("target.spelling", notice),) if notice else ()), *_session.range_notices(table))
         key: Hashable = None
         try:
             if isinstance(self.func, types.FunctionType):
                 options = (
                     target,
                     _session.table_version(target),
+                    overrides_key(overrides),
                     self.options.checks,
                     self.options.nki_version,
                     self.options.uninitialized,
@@ -219,16 +171,19 @@ class Kernel:
         except (NotEstablished, TypeError):
             key = None
         if key is not None and not self.options.eager and key in self.cache:
-            return self.cache[key], None
-        recorded, arrays = _record(self.func, self.options, target, self.grid, inputs)
-        if notice:
-            recorded.notices += (("target.absent", notice),)
+            return _with_notices(self.cache[key], notices), None
+        recorded, arrays = _record(self.func, self.options, table, self.grid, inputs)
         if key is not None and not recorded.program.specialised and not self.options.eager:
             while len(self.cache) >= _CACHE_MAX:
                 self.cache.pop(next(iter(self.cache)))
             self.cache[key] = recorded
         self.last = recorded
-        return recorded, arrays
+        return _with_notices(recorded, notices), arrays
+
+
+def _with_notices(recorded: _Recorded, notices: tuple[tuple[str, str], ...]) -> _Recorded:
+    """Add what is to be reported of one call, which may differ from the one that was recorded."""
+    return replace(recorded, notices=(*notices, *recorded.notices))
 
 
 def _check_cores(grid: tuple[int, ...], options: RunOptions, table: _native.Table) -> None:
@@ -280,11 +235,10 @@ def _trace(
 
 
 def _record(
-    func: Callable[..., Any], options: RunOptions, target: str, grid: tuple[int, ...], inputs: Inputs
+    func: Callable[..., Any], options: RunOptions, table: _native.Table, grid: tuple[int, ...], inputs: Inputs
 ) -> tuple[_Recorded, list[np.ndarray[Any, Any]]]:
     """Record a kernel; also return the arrays that it wrote to if it ran meanwhile."""
     name = getattr(func, "__name__", type(func).__name__)
-    table = _session.load_table(target)
     _check_cores(grid, options, table)
     arrays = _lent(inputs.arrays)
     recorders: list[_native.Recorder] = []
@@ -303,7 +257,7 @@ def _record(
                 grid[0] if grid else 1,
             )
             recorders.append(recorder)
-            session = _session.Session(recorder, target, grid, (position,) * len(grid))
+            session = _session.Session(recorder, table, grid, (position,) * len(grid))
             traced.append(_trace(func, session, inputs, arrays))
         first = traced[0]
         if len(traced) == 1:
@@ -316,7 +270,7 @@ def _record(
         for recorder in recorders:
             recorder.abandon()
         raise
-    return _Recorded(program, first.returned, target, first.notices), arrays
+    return _Recorded(program, first.returned, table, first.notices), arrays
 
 
 def _contiguous(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -394,14 +348,16 @@ def execute(
     return [array if source is None else given[source] for array, source in sources], findings, turns
 
 
+def notice(rule: str, text: str) -> dict[str, Any]:
+    """Return the finding about a call as a whole, which has no line of the user's."""
+    return {"rule": rule, "message": text, "file": "", "line": 0, "instruction": "kernel"}
+
+
 def _run(
     recorded: _Recorded, inputs: Inputs, options: RunOptions, ran: list[np.ndarray[Any, Any]] | None
 ) -> tuple[Any, list[dict[str, Any]], list[list[int]]]:
     results, findings, turns = execute(recorded.program, inputs.arrays, inputs.names, options, ran)
-    notices = [
-        {"rule": rule, "message": text, "file": "", "line": 0, "instruction": "kernel"}
-        for rule, text in recorded.notices
-    ]
+    notices = [notice(*each) for each in recorded.notices]
     result = filled(recorded.returned, results, inputs.give)
     return result, [*notices, *recorded.program.findings, *findings], turns
 
@@ -414,7 +370,8 @@ def jit(func: Callable[..., Any] | None = None, **options: Any) -> Any:
     func : callable, optional
         The function. Without it, a decorator is returned.
     **options
-        ``mode`` is accepted and has no effect; ``platform_target`` chooses the target; the fields of `RunOptions`.
+        ``mode`` is accepted and has no effect; ``platform_target`` chooses the target, with a finding, since NKI has
+        removed it; the fields of `RunOptions`.
 
     Returns
     -------
@@ -425,10 +382,13 @@ def jit(func: Callable[..., Any] | None = None, **options: Any) -> Any:
         return functools.partial(jit, **options)
     options.pop("mode", None)
     platform = options.pop("platform_target", None)
+    notices: tuple[tuple[str, str], ...] = ()
     if platform is not None:
         options["target"] = platform
+        text = f"jit: platform_target: is {platform!r}, NKI has removed it; set NEURON_PLATFORM_TARGET_OVERRIDE"
+        notices = (("jit.platform_target", f"{text} [jit.platform_target]"),)
     inner = func.func if isinstance(func, Kernel) else func
-    return Kernel(inner, RunOptions(**options))
+    return Kernel(inner, RunOptions(**options), notices=notices)
 
 
 class Simulation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -14,22 +15,31 @@ from trn3 import _native
 from trn3.errors import RuleError, SpecError
 
 from ._enums import nc_version
+from ._options import Overrides, overrides_key
 
-__all__ = ["Session", "current", "default_target", "recording", "resolve_target"]
+__all__ = ["Session", "current", "default_target", "load_table", "recording", "resolve_target"]
 
-#: Spellings of the public environment variables, and the tables they mean.
-_TARGETS = {"trn2": "trn2", "gen3": "trn2", "trn3": "trn3", "gen4": "trn3"}
-#: Spellings of generations whose tables are not there yet.
-_ABSENT = {"trn1", "inf2", "gen2"}
+#: Public spellings of targets, and the tables they mean.
+_TARGETS = {
+    "trn1": "trn1",
+    "gen2": "trn1",
+    "inf2": "inf2",
+    "trn2": "trn2",
+    "gen3": "trn2",
+    "trn3": "trn3",
+    "gen4": "trn3",
+}
+#: A target with something behind it, as other harnesses spell revisions and instances: trn3pre, trn3_a0, trn2.48xlarge.
+_VARIANT = re.compile(rf"({'|'.join(_TARGETS)})(?![0-9])[a-z0-9._-]*")
 _VARIABLES = ("NEURON_PLATFORM_TARGET_OVERRIDE", "NKI_NC_VERSION")
 
 
 @dataclass
 class Session:
-    """One recording: its recorder, its target, its place in the launch grid."""
+    """One recording: its recorder, its hardware, its place in the launch grid."""
 
     recorder: _native.Recorder
-    target: str
+    table: _native.Table
     grid: tuple[int, ...] = ()
     position: tuple[int, ...] = ()
     notices: list[str] = field(default_factory=list)
@@ -91,19 +101,43 @@ def generation() -> nc_version:
     return nc_version(int(name.removeprefix("NeuronCore-v")))
 
 
+def has_capability(name: str) -> bool:
+    """Return whether the core that is recorded for has a capability of its table."""
+    return bool(_table().entry(f"capability.{name}")["value"])
+
+
 def _table() -> _native.Table:
     session = _session.get()
-    return load_table(session.target if session else default_target()[0])
+    return session.table if session else load_table(default_target()[0])
 
 
-def load_table(target: str) -> _native.Table:
-    """Return the hardware table of that name or path; a file that has changed is read again."""
-    return _loaded(target, table_version(target))
+def load_table(target: str, overrides: Overrides = ()) -> _native.Table:
+    """Return the hardware table of that name or path, with values in place of its own; a changed file is read again.
+
+    Raises
+    ------
+    SpecError
+        There is no such table, or a value cannot be.
+    """
+    return _loaded(target, table_version(target), overrides_key(overrides))
 
 
 @functools.lru_cache(maxsize=16)
-def _loaded(target: str, version: tuple[int, int]) -> _native.Table:
-    return _native.Table.load(target)
+def _loaded(target: str, version: tuple[int, int], overrides: tuple[tuple[str, str, Any], ...]) -> _native.Table:
+    table = _native.Table.load(target)
+    return table.with_overrides({key: value for key, _, value in overrides}) if overrides else table
+
+
+def range_notices(table: _native.Table) -> tuple[tuple[str, str], ...]:
+    """Return a notice for each value that was set outside of what its table calls plausible."""
+    notices = []
+    for key in table.overrides():
+        entry = table.entry(key)
+        if entry["is_outside_range"]:
+            low, high = (f"{bound:g}" for bound in entry["range"])
+            text = f"overrides: {key}: is {entry['value']} {entry['unit']}, plausible are {low} to {high}"
+            notices.append(("override.range", f"{text}; it was taken all the same [override.range]"))
+    return tuple(notices)
 
 
 def table_version(target: str) -> tuple[int, int]:
@@ -116,7 +150,7 @@ def table_version(target: str) -> tuple[int, int]:
 
 
 def resolve_target(name: str) -> tuple[str, str | None]:
-    """Return the hardware table that a public spelling means, and a notice if another one stands in.
+    """Return the hardware table that a spelling means, and a notice if the spelling is none of the public ones.
 
     Raises
     ------
@@ -126,11 +160,13 @@ def resolve_target(name: str) -> tuple[str, str | None]:
     key = name.strip().lower()
     if key in _TARGETS:
         return _TARGETS[key], None
-    if key in _ABSENT:
-        return "trn3", f"target {name} has no table yet; recorded for trn3 instead"
     if os.path.exists(name):
         return name, None
-    known = ", ".join(sorted({*_TARGETS, *_ABSENT}))
+    variant = _VARIANT.fullmatch(key)
+    if variant is not None and not key.endswith(".toml"):
+        table = _TARGETS[variant[1]]
+        return table, f"target: {name} is taken as {table} [target.spelling]"
+    known = ", ".join(_TARGETS)
     raise SpecError(f"target: '{name}' is none of {known}, nor a table file [target.name]")
 
 

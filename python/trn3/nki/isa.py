@@ -1382,7 +1382,7 @@ def core_barrier(
     Raises
     ------
     RuleError
-        cores.logical, core_barrier.cores, core_barrier.data, or a rule of all operands.
+        cores.generation, cores.logical, core_barrier.cores, core_barrier.data, or a rule of all operands.
 
     Notes
     -----
@@ -1427,7 +1427,8 @@ def sendrecv(
     Raises
     ------
     RuleError
-        cores.logical, sendrecv.tiles, sendrecv.rank, sendrecv.size, or a rule of all operands.
+        cores.generation, cores.logical, sendrecv.tiles, sendrecv.rank, sendrecv.size, sendrecv.direct_generation, or
+        a rule of all operands.
 
     Notes
     -----

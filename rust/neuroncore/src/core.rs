@@ -359,7 +359,8 @@ impl Scheduler<'_> {
     /// Both cores have come to a meeting.
     fn meet(&mut self, arrivals: [Arrival; 2], mover: &mut dyn Mover) {
         let came = arrivals.map(|arrival| self.times(&arrival).issue);
-        let start = came[0].max(came[1]) + Picos(self.target.core.semaphore.remote_ps);
+        let remote_ps = self.target.core.semaphore.remote_ps.expect("a chip that joins cores has a way between them");
+        let start = came[0].max(came[1]) + Picos(remote_ps);
         for (arrival, came) in arrivals.iter().zip(came) {
             let time = self.times(arrival);
             time.stall += start - came;
@@ -370,7 +371,7 @@ impl Scheduler<'_> {
         match arrivals[0].meeting {
             Meeting::Barrier => arrivals.iter().for_each(|arrival| self.leave(arrival, start, start)),
             Meeting::Direct { bytes } => {
-                let dma = &self.target.core.gpsimd.dma;
+                let dma = self.target.core.gpsimd.dma.as_ref().expect("sendrecv was refused on a core without");
                 let end = start + Picos(dma.start_ps) + Picos::to_move(bytes, dma.bandwidth_bytes_per_s);
                 arrivals.iter().for_each(|arrival| self.leave(arrival, end, end));
             }

@@ -6,6 +6,7 @@ use crate::loops::Loop;
 use serde::{Deserialize, Serialize};
 use trn3_isa::{Finding, Instruction, RecordOptions, Tables};
 use trn3_mem::{Pattern, TensorId, TensorInfo};
+use trn3_spec::{SpecError, Table, Target, Value};
 
 /// A place in the user's sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -90,6 +91,8 @@ pub struct Program {
     pub kernel: String,
     /// The hardware table it was recorded for.
     pub target: String,
+    /// Values that the user set in place of the table's, by key.
+    pub overrides: Vec<(String, Value)>,
     /// Strictness and NKI version.
     pub options: RecordOptions,
     /// Whether Python read a device value while recording; such a Program holds for its inputs only.
@@ -143,6 +146,15 @@ impl Program {
     /// The Programs of both cores, or the one.
     pub fn cores(&self) -> impl Iterator<Item = &Program> {
         std::iter::once(self).chain(self.peer.as_ref().map(|peer| &peer.program))
+    }
+
+    /// The hardware it was recorded for: a table of that name, with the Program's own values in place of the table's.
+    ///
+    /// # Errors
+    /// The table has no such entry (any more), or the values contradict what else was set in it.
+    pub fn hardware(&self, table: &Table) -> Result<Target, SpecError> {
+        let overrides = self.overrides.iter().map(|(key, value)| (key.as_str(), value.clone()));
+        Ok(Target::from_table(&table.with_overrides(overrides)?))
     }
 
     /// What instructions refer to by number.

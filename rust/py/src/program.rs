@@ -3,9 +3,10 @@
 use crate::arrays::HostArray;
 use crate::constants;
 use crate::errors;
+use crate::tables;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use trn3_isa::Strictness;
@@ -158,6 +159,12 @@ impl Program {
     #[getter]
     fn target(&self) -> &str {
         &self.program.target
+    }
+
+    /// Values that were set in place of the table's, by key; running and timing the Program use them.
+    #[getter]
+    fn overrides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        tables::values_dict(py, self.program.overrides.iter().map(|(key, value)| (key.as_str(), value)))
     }
 
     /// Strictness it was recorded with.
@@ -391,10 +398,13 @@ impl Program {
     }
 
     fn __repr__(&self) -> String {
+        let overrides = self.program.overrides.iter().map(|(key, value)| format!("{key}={value}"));
+        let overrides = overrides.collect::<Vec<_>>().join(", ");
         format!(
-            "<Program {} for {}: {} instructions>",
+            "<Program {} for {}{}{overrides}: {} instructions>",
             self.program.kernel,
             self.program.target,
+            if overrides.is_empty() { "" } else { " with " },
             self.program.instructions.len()
         )
     }

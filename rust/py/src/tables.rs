@@ -100,6 +100,11 @@ impl Table {
         finish(py, self.table.with_overrides(values))
     }
 
+    /// The values that were set in place of the table's, by key.
+    fn overrides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        values_dict(py, self.table.overrides())
+    }
+
     /// The constants of `nki.language.tile_size`.
     fn tile_sizes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let sizes = self.target.tile_sizes();
@@ -141,8 +146,20 @@ fn finish(py: Python<'_>, table: Result<trn3_spec::Table, SpecError>) -> PyResul
     Ok(Table { table, target })
 }
 
+/// Values by key.
+pub(crate) fn values_dict<'py, 'v>(
+    py: Python<'py>,
+    values: impl Iterator<Item = (&'v str, &'v Value)>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (key, value) in values {
+        dict.set_item(key, value_to(py, value)?)?;
+    }
+    Ok(dict)
+}
+
 /// The Python exception for an error; `trn3.errors` is imported here, when something is raised.
-fn raised(py: Python<'_>, error: &SpecError) -> PyErr {
+pub(crate) fn raised(py: Python<'_>, error: &SpecError) -> PyErr {
     let exception = || {
         let class = py.import("trn3.errors")?.getattr("SpecError")?;
         let parts = PyDict::new(py);

@@ -1,7 +1,8 @@
 //! `trn3._native.Timeline`: a Program in time.
 
+use crate::errors;
 use crate::program::Program;
-use crate::tables::Table;
+use crate::tables::{self, Table};
 use pyo3::exceptions::{PyIndexError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -9,6 +10,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use trn3_mem::Violation;
 use trn3_sim::Picos;
 use trn3_system::perfetto;
 
@@ -28,9 +30,26 @@ impl Timeline {
     }
 }
 
+/// The hardware that a Program is timed on.
+fn hardware(py: Python<'_>, program: &trn3_program::Program, table: &trn3_spec::Table) -> PyResult<trn3_spec::Target> {
+    if program.target != table.name() {
+        let violation = Violation::new(
+            "program.target",
+            program.kernel.clone(),
+            format!("was recorded for {}", program.target),
+            format!("the table is {}", table.name()),
+            "give the table it was recorded for, or record the kernel again",
+        )
+        .in_instruction("time");
+        return Err(errors::violation(py, &violation, None));
+    }
+    program.hardware(table).map_err(|error| tables::raised(py, &error))
+}
+
 #[pymethods]
 impl Timeline {
-    /// Schedules a Program on one core of a hardware table.
+    /// Schedules a Program on one core of the hardware table that it was recorded for, with the Program's own values
+    /// in place of the table's.
     ///
     /// ``turns`` says how often the dynamic loops of each core went round in a run; without it, that must follow from constants.
     #[new]
@@ -42,11 +61,11 @@ impl Timeline {
         turns: Option<Vec<Vec<u32>>>,
     ) -> PyResult<Timeline> {
         let whole = Arc::clone(&program.get().program);
-        let target = &table.get().target;
+        let target = hardware(py, &whole, &table.get().table)?;
         let timelines = py.detach(|| {
             let paths: Option<Vec<_>> =
                 turns.map(|turns| turns.into_iter().map(|turns| trn3_program::Path { turns }).collect());
-            trn3_system::timelines(&whole, paths.as_deref(), target)
+            trn3_system::timelines(&whole, paths.as_deref(), &target)
         });
         let mut timelines = timelines.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         let peer = if timelines.len() > 1 { timelines.pop() } else { None };

@@ -1,6 +1,6 @@
 //! `core_barrier`: both cores arrive before either goes on.
 
-use super::{LOGICAL, check_logical};
+use super::{GENERATION, LOGICAL, check_logical};
 use crate::arguments::{Arguments, Parameter, Use};
 use crate::context::{Context, broken};
 use crate::cost::{Cost, Meeting};
@@ -29,7 +29,7 @@ pub const DEFINITION: Definition = Definition {
             doc: "The engine that waits.",
         },
     ],
-    rules: &[LOGICAL, CORES, DATA],
+    rules: &[GENERATION, LOGICAL, CORES, DATA],
     exactness: Exactness::BitExact,
     build,
     execute,

@@ -16,8 +16,18 @@ const LOGICAL: Rule = Rule {
     fix: "launch the kernel as kernel[2](...), or leave the instruction out when nl.num_programs() is 1",
 };
 
-/// Checks that the kernel was launched on two cores.
+const GENERATION: Rule = Rule {
+    id: "cores.generation",
+    text: "two cores act as one from NeuronCore-v3 (trn2) on",
+    source: "about-neuron/arch/neuron-features/logical-neuroncore-config.rst",
+    fix: "leave the instruction out when nl.num_programs() is 1, or target trn2 or trn3",
+};
+
+/// Checks that the chip joins cores, and that the kernel was launched on two of them.
 fn check_logical(context: &Context<'_>, name: &'static str) -> Result<(), Violation> {
+    if !context.target.chip.logical_core_sizes.contains(&2) {
+        return Err(context.lacking(&GENERATION, "", None));
+    }
     if context.options.cores == 2 {
         return Ok(());
     }

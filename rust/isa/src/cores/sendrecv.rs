@@ -1,6 +1,6 @@
 //! `sendrecv`: the two cores exchange tiles.
 
-use super::{LOGICAL, check_logical};
+use super::{GENERATION, LOGICAL, check_logical};
 use crate::arguments::{Arguments, Parameter, Use};
 use crate::context::{Context, SBUF, broken};
 use crate::cost::{Cost, Generation, Meeting, Transfer};
@@ -49,7 +49,7 @@ pub const DEFINITION: Definition = Definition {
             doc: "dma_engine.dma or dma_engine.gpsimd_dma.",
         },
     ],
-    rules: &[LOGICAL, TILES, RANK, SIZE],
+    rules: &[GENERATION, LOGICAL, TILES, RANK, SIZE, DIRECT_GENERATION],
     exactness: Exactness::BitExact,
     build,
     execute,
@@ -76,6 +76,13 @@ const SIZE: Rule = Rule {
     text: "the DMA engines inside GpSimdE move at most 256 elements a partition",
     source: "nki/api/nki/isa/__init__.py, sendrecv (1024, 512 and 256 bytes of 32, 16 and 8 bits)",
     fix: "use dma_engine.dma, or split the tile",
+};
+
+const DIRECT_GENERATION: Rule = Rule {
+    id: "sendrecv.direct_generation",
+    text: "GpSimdE has DMA engines of its own from NeuronCore-v3 (trn2) on",
+    source: "nki/guides/architecture/trainium2_arch.rst",
+    fix: "use dma_engine.dma",
 };
 
 /// Elements a partition that GpSimdE's own DMA moves at most.
@@ -109,6 +116,9 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
         return Err(broken(&TILES, "dst", value, format!("src is {} {:?}", src.dtype.name(), src.shape().as_slice())));
     }
     let direct = arguments.member("dma_engine", "dma_engine")? == Some("gpsimd_dma");
+    if direct && !context.target.core.capability.gpsimd_dma {
+        return Err(context.lacking(&DIRECT_GENERATION, "dma_engine", Some("is gpsimd_dma".into())));
+    }
     if direct && src.free_size() > DIRECT_ELEMENTS_MAX {
         let value = format!("has {} elements a partition", src.free_size());
         return Err(broken(&SIZE, "src", value, format!("limit {DIRECT_ELEMENTS_MAX}")));
