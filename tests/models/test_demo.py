@@ -147,3 +147,16 @@ def test_the_reference_is_a_plain_bert_block():
     assert (ones**2).mean() == pytest.approx(1.0)
     total = embedded + dense
     assert np.allclose(ones, (total - total.mean()) / total.std())
+
+
+@packaged
+def test_values_of_the_hardware_table_can_be_replaced(figures, tmp_path):
+    found, _ = figures
+    slow = run_demo(SENTENCES[:4], ["bf16"], tmp_path, overrides={"tensor.clock_hz": 240_000_000})
+    report = slow["formats"][0]["report"]
+    assert report["overrides"] == {"tensor.clock_hz": 240_000_000}
+    plain = next(result["report"] for result in found["formats"] if result["format"] == "bf16")
+    assert plain["overrides"] == {}
+    assert report["total_s"] > plain["total_s"]
+    with pytest.raises(Trn3Error, match=r"did you mean tensor\.clock_hz"):
+        run_demo(SENTENCES[:1], ["bf16"], tmp_path, overrides={"tensor.clok_hz": 1e9})

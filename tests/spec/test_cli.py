@@ -65,6 +65,61 @@ def test_differences_show_both_values() -> None:
     assert len(json.loads(run("spec", "--diff", "trn2", "trn3", "--json").stdout)) == len(cells)
 
 
+def test_set_replaces_a_value() -> None:
+    lines = run(
+        "spec", "trn3", "--set", "dma.gap_ns=5", "--set", "hbm.stacks=2", "--grep", r"dma\.gap|hbm\.stack"
+    ).stdout
+    cells = {line.split()[0]: line for line in lines.splitlines()[1:]}
+    assert cells["dma.gap_ns"].split()[1:4] == ["5", "ns", "override"]
+    assert "in place of 40 ns (derived); outside the plausible range 20 to 100" in cells["dma.gap_ns"]
+    assert cells["hbm.stack_bandwidth_peak_bytes_per_s"].split()[1] == "2.45e12"
+    content = json.loads(run("spec", "trn3", "--set", "dma.gap_ns=25 ns", "--json").stdout)
+    assert next(entry["value"] for entry in content["entries"] if entry["key"] == "dma.gap_ns") == 25
+
+
+@pytest.mark.parametrize(
+    ("setting", "key", "value"),
+    [
+        ("dma.gap_ns=20.5", "dma.gap_ns", 20.5),
+        ("tensor.clock_hz=2e9", "tensor.clock_hz", 2_000_000_000),
+        ("tensor.throttle.enabled=false", "tensor.throttle.enabled", False),
+        ("vector.stream.reciprocal_cycles_per_element=15/2", "vector.stream.reciprocal_cycles_per_element", "15/2"),
+        ("matmul.row_tiles=[128, 64]", "matmul.row_tiles", [128, 64]),
+        ("core.generation=NeuronCore-v5", "core.generation", "NeuronCore-v5"),
+        (" dma.gap_ns = 30", "dma.gap_ns", 30),
+    ],
+)
+def test_values_of_every_kind_can_be_set(setting: str, key: str, value: object) -> None:
+    content = json.loads(run("spec", "trn3", "--set", setting, "--json").stdout)
+    found = next(entry for entry in content["entries"] if entry["key"] == key)
+    assert (found["value"], found["status"]) == (value, "override")
+
+
+def test_tables_are_set_side_by_side() -> None:
+    lines = run("spec", "compare", "trn1", "trn2", "trn3").stdout.splitlines()
+    assert lines[0].split() == ["key", "trn1", "trn2", "trn3", "unit"]
+    cells = {line.split()[0]: line.split()[1:] for line in lines[1:]}
+    assert cells["vector.clock_hz"] == ["1.12e9", "9.6e8", "1.2e9", "Hz"]
+    assert cells["dma.hwdge.blocks"] == ["-", "2", "2", "count"]
+    assert "tensor.rows" not in cells
+    rows = spec.side_by_side("trn1", "trn2", "trn3")
+    assert list(cells) == [row.key for row in rows if row.differs]
+    everything = run("spec", "compare", "trn1", "trn2", "trn3", "--all").stdout.splitlines()
+    assert [line.split()[0] for line in everything[1:]] == [row.key for row in rows]
+    assert run("spec", "compare").stdout.splitlines()[0].split() == ["key", *spec.names(), "unit"]
+
+
+def test_tables_side_by_side_as_json() -> None:
+    content = json.loads(run("spec", "compare", "trn2", "trn3", "--json", "--grep", "^hbm").stdout)
+    (row,) = [row for row in content if row["key"] == "hbm.bandwidth_peak_bytes_per_s"]
+    assert row["unit"] == "B/s"
+    assert [(one["table"], one["entry"]["value"]) for one in row["entries"]] == [("trn2", 2.9e12), ("trn3", 4.9e12)]
+    assert row["entries"][0]["entry"]["source"].startswith("trainium2.rst")
+    changed = json.loads(run("spec", "compare", "trn2", "--set", "hbm.stacks=2", "--all", "--json").stdout)
+    (row,) = [row for row in changed if row["key"] == "hbm.stacks"]
+    assert row["entries"][0]["entry"]["status"] == "override"
+
+
 def test_conflicts_show_both_sides() -> None:
     lines = run("spec", "--conflicts", "trn3").stdout.splitlines()
     memory = next(line for line in lines if line.startswith("C2 "))
@@ -88,6 +143,15 @@ def test_without_a_name_the_tables_are_listed() -> None:
         (["spec", "--diff", "trn2"], "known: trn1, inf2, trn2, trn3"),
         (["spec", "--diff", "--conflicts"], "exclude each other"),
         (["spec", "trn3", "--grep", "["], "is no regular expression"),
+        (["spec", "trn3", "--set", "dma.gapp_ns=1"], "did you mean dma.gap_ns"),
+        (["spec", "trn3", "--set", "dma.gap_ns"], "is not of the form key=value"),
+        (["spec", "trn3", "--set", "dma.gap_ns=null"], "'null' is no number"),
+        (["spec", "trn3", "--set", "dma.gap_ns=1 us"], 'unit is "us", must be "ns"'),
+        (["spec", "--set", "dma.gap_ns=1"], "needs the name of a table"),
+        (["spec", "--conflicts", "trn3", "--set", "dma.gap_ns=1"], "needs the name of a table"),
+        (["spec", "trn3", "--all"], "belongs to compare"),
+        (["spec", "compare", "trn2", "--diff"], "goes without --diff"),
+        (["spec", "compare", "trn2", "trn9"], "known: trn1, inf2, trn2, trn3"),
     ],
 )
 def test_mistakes_are_one_line_and_code_2(arguments: list[str], said: str) -> None:

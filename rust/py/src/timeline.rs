@@ -6,12 +6,14 @@ use crate::tables::{self, Table};
 use pyo3::exceptions::{PyIndexError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use trn3_mem::Violation;
 use trn3_sim::Picos;
+use trn3_spec::Target;
 use trn3_system::perfetto;
 
 /// A Program in time on one core.
@@ -31,7 +33,8 @@ impl Timeline {
 }
 
 /// The hardware that a Program is timed on.
-fn hardware(py: Python<'_>, program: &trn3_program::Program, table: &trn3_spec::Table) -> PyResult<trn3_spec::Target> {
+fn hardware<'t>(py: Python<'_>, program: &trn3_program::Program, table: &'t Table) -> PyResult<Cow<'t, Target>> {
+    let Table { table, target } = table;
     if program.target != table.name() {
         let violation = Violation::new(
             "program.target",
@@ -43,7 +46,10 @@ fn hardware(py: Python<'_>, program: &trn3_program::Program, table: &trn3_spec::
         .in_instruction("time");
         return Err(errors::violation(py, &violation, None));
     }
-    program.hardware(table).map_err(|error| tables::raised(py, &error))
+    if program.overrides.is_empty() {
+        return Ok(Cow::Borrowed(target));
+    }
+    program.hardware(table).map(Cow::Owned).map_err(|error| tables::raised(py, &error))
 }
 
 #[pymethods]
@@ -61,7 +67,7 @@ impl Timeline {
         turns: Option<Vec<Vec<u32>>>,
     ) -> PyResult<Timeline> {
         let whole = Arc::clone(&program.get().program);
-        let target = hardware(py, &whole, &table.get().table)?;
+        let target = hardware(py, &whole, table.get())?;
         let timelines = py.detach(|| {
             let paths: Option<Vec<_>> =
                 turns.map(|turns| turns.into_iter().map(|turns| trn3_program::Path { turns }).collect());
