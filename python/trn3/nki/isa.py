@@ -138,12 +138,13 @@ def nc_matmul(
     ``r[m, n] = sum over k of stationary[k, m] * moving[k, n]``; ``perf_mode=double_row`` contracts over (k, j) with
     operands of shape (K, 2, M) and (K, 2, N). The partial sum takes PE row 0 first, one FP32 rounding a row (FP32
     operands: the product is rounded too). PSUM then takes ``r`` or ``dst + r``; a BF16 ``dst`` rounds once more.
-    ``is_transpose`` moves bits: ``dst[m, n] = stationary[k, m]`` where ``moving[k, n]`` is the single 1 of column n.
+    ``is_transpose`` moves bits: ``dst[m, n] = stationary[k, m]`` where ``moving[k, n]`` is the single 1 of column n;
+    on v2 it only marks the product, which spreads NaN and infinity.
 
     Parameters
     ----------
     dst
-        PSUM, (M, N), float32 or (v4) bfloat16; with is_transpose the data dtype.
+        PSUM, (M, N), float32 or (v4) bfloat16; with is_transpose the data dtype (v2: float32).
     stationary
         SBUF, (K, M), K and M at most 128; (K, 2, M) in double row mode.
     moving
@@ -154,15 +155,15 @@ def nc_matmul(
     is_moving_onezero
         The same for moving.
     is_transpose
-        Transpose mode, bit exact from v3.
+        Transpose mode, bit exact from v3; on v2 a mark for profiles.
     accumulate
         False overwrites, True adds, None overwrites what no product has written yet and adds to the rest.
     tile_position
         (row, column) where the array tile starts.
     tile_size
-        (rows, columns) of the array tile: 128, 64 or 32 each.
+        (rows, columns) of the array tile: 128, 64 or (from v3) 32 each.
     perf_mode
-        matmul_perf_mode.double_row doubles the FP8 rate.
+        matmul_perf_mode.double_row doubles the FP8 rate, from v3.
     name : str, optional
         Label for profiles.
 
@@ -170,8 +171,8 @@ def nc_matmul(
     ------
     RuleError
         matmul.stationary.free_max, matmul.moving.free_max, matmul.contraction, matmul.dst.shape, matmul.dtype_pair,
-        matmul.dtype, matmul.dst.dtype, matmul.double_row, matmul.tile, matmul.tile_operands, matmul.dst.bank,
-        matmul.transpose_identity, or a rule of all operands.
+        matmul.dtype, matmul.dst.dtype, matmul.double_row, matmul.double_row_generation, matmul.tile,
+        matmul.tile_operands, matmul.dst.bank, matmul.transpose_identity, or a rule of all operands.
 
     Notes
     -----
@@ -245,14 +246,15 @@ def nc_transpose(
     """2-D transpose: ``dst[f, p] = data[p, f]``, bit exact.
 
     On TensorE up to 128x128 from SBUF to PSUM, on VectorE up to 32x32 between SBUF and PSUM. With engine.unknown
-    TensorE is chosen when dst is in PSUM or the tile is larger than 32x32.
+    TensorE is chosen when dst is in PSUM or the tile is larger than 32x32. On v2 TensorE multiplies by the identity:
+    dst is float32, -0 becomes 0, and NaN or infinity spreads over its row of dst.
 
     Parameters
     ----------
     dst
         (F, P): PSUM on TensorE, SBUF or PSUM on VectorE.
     data
-        (P, F): SBUF on TensorE, SBUF or PSUM on VectorE; the dtype of dst.
+        (P, F): SBUF on TensorE, SBUF or PSUM on VectorE; the dtype of dst (TensorE of v2: a matmul dtype).
     engine
         engine.tensor, engine.vector or engine.unknown.
     name : str, optional
@@ -298,7 +300,7 @@ def activation(
     data
         SBUF or PSUM, (P, F).
     bias
-        (P, 1) tile or constant.
+        (P, 1) tile or (from v3) constant.
     scale
         float32 (P, 1) tile or constant.
     reduce_op
@@ -313,7 +315,7 @@ def activation(
     Raises
     ------
     RuleError
-        activation.op, activation.reduce, or a rule of all operands.
+        activation.op, activation.reduce, activation.bias, or a rule of all operands.
 
     Notes
     -----
@@ -352,7 +354,7 @@ def activation_reduce(
     reduce_res
         (P, 1) tile for the sum, or None.
     bias
-        (P, 1) tile or constant.
+        (P, 1) tile or (from v3) constant.
     scale
         float32 (P, 1) tile or constant.
     name : str, optional
@@ -361,7 +363,7 @@ def activation_reduce(
     Raises
     ------
     RuleError
-        activation.op, activation.reduce, or a rule of all operands.
+        activation.op, activation.reduce, activation.bias, or a rule of all operands.
 
     Notes
     -----
@@ -456,7 +458,8 @@ def tensor_scalar(
     Raises
     ------
     RuleError
-        tensor_scalar.class, tensor_scalar.bitvec, tensor_scalar.scalar_engine, or a rule of all operands.
+        tensor_scalar.class, tensor_scalar.bitvec, tensor_scalar.scalar_engine,
+        tensor_scalar.scalar_engine_generation, or a rule of all operands.
 
     Notes
     -----
@@ -484,9 +487,14 @@ def tensor_copy(
     src
         SBUF or PSUM (GpSimdE: SBUF), the same P and number of elements.
     engine
-        engine.vector, engine.scalar, engine.gpsimd or engine.unknown (VectorE).
+        engine.vector, engine.scalar (from v3), engine.gpsimd or engine.unknown (VectorE).
     name : str, optional
         Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        tensor_copy.scalar_engine, or a rule of all operands.
 
     Notes
     -----
@@ -1337,7 +1345,7 @@ def dma_copy(
     oob_mode
         What a row index outside the tensor does: oob_mode.error or oob_mode.skip (the row keeps its old bytes).
     dge_mode
-        Who makes the descriptors: dge_mode.hwdge, swdge, none or unknown (hwdge where it is possible).
+        Who makes the descriptors: dge_mode.hwdge (from v3), swdge, none or unknown (hwdge where it is possible).
     engine
         engine.sync or engine.scalar with hwdge; engine.unknown is sync.
     name : str, optional
@@ -1346,8 +1354,9 @@ def dma_copy(
     Raises
     ------
     RuleError
-        dma_copy.size, dma_copy.cast, dma_copy.priority, dma_copy.hwdge, dma_copy.index, dma_copy.index_bounds, or a
-        rule of all operands.
+        dma_copy.size, dma_copy.cast, dma_copy.priority, dma_copy.priority_generation, dma_copy.hwdge,
+        dma_copy.hwdge_generation, dma_copy.indirect_generation, dma_copy.index, dma_copy.index_bounds, or a rule of
+        all operands.
 
     Notes
     -----

@@ -30,6 +30,7 @@ mod error;
 mod fields;
 mod file;
 mod memories;
+mod spelling;
 mod table;
 mod target;
 mod time;

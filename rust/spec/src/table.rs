@@ -13,6 +13,7 @@ use crate::derivations::DERIVATIONS;
 use crate::error::SpecError;
 use crate::fields::Reader;
 use crate::file::{self, BUILTIN, Draft};
+use crate::spelling::near;
 use crate::target::Target;
 use crate::value::Value;
 
@@ -370,36 +371,6 @@ fn finish(draft: Draft, file: &str) -> Result<Table, SpecError> {
     outcome?;
     table.entries = asked.iter().filter_map(|key| entries.remove(key)).collect();
     Ok(table)
-}
-
-/// The three keys that are spelt most like `key`, if they are alike at all.
-fn near<'k>(key: &str, known: impl Iterator<Item = &'k str>) -> Vec<String> {
-    let last = key.rsplit('.').next().unwrap_or(key);
-    let mut ranked = known
-        .filter_map(|other| {
-            let same_last = other.rsplit('.').next() == Some(last);
-            let distance = edit_distance(key, other);
-            let alike = distance * 3 <= key.len().max(3);
-            (alike || same_last || (key.len() > 3 && other.contains(key))).then_some((distance, other))
-        })
-        .collect::<Vec<_>>();
-    ranked.sort_unstable();
-    ranked.into_iter().take(3).map(|(_, other)| other.to_owned()).collect()
-}
-
-/// Levenshtein distance in bytes; keys are short and ASCII.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let mut row = (0..=b.len()).collect::<Vec<_>>();
-    for (i, from) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.bytes().enumerate() {
-            let replaced = diagonal + usize::from(from != to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
