@@ -146,12 +146,12 @@ pub(super) fn build_as(
 }
 
 /// Refuses the biases that the core does not take.
-fn check_bias(arguments: &Arguments<'_>, context: &Context<'_>, function: Function) -> Result<(), Violation> {
+fn check_bias(arguments: &Arguments<'_>, context: &Context<'_>, function: Applied) -> Result<(), Violation> {
     let can = &context.target.core.capability;
     let given = arguments.get("bias");
     let constant = !matches!(given, Argument::View(_));
     let limit = match function {
-        Function::Reciprocal if !can.activation_bias_reciprocal => "takes no bias with reciprocal",
+        Applied::Engine(Function::Reciprocal) if !can.activation_bias_reciprocal => "takes no bias with reciprocal",
         _ if constant && !can.activation_bias_constant => "takes a (P, 1) tile",
         _ => return Ok(()),
     };
