@@ -4,7 +4,7 @@ from float64 import BFLOAT16, block, feed_forward, feed_forward_mx, relative_err
 
 import trn3
 from trn3 import kernels
-from trn3.errors import RuleError
+from trn3.errors import RuleError, UnsupportedError
 
 #: tokens, features, hidden features, features of the result; one tile, partial tiles, several pieces of each axis.
 SHAPES = [(1, 128, 128, 128), (5, 256, 128, 384), (129, 128, 384, 128), (515, 384, 640, 130)]
@@ -26,6 +26,26 @@ def test_float32_agrees_with_float64(shape):
     assert found.result.dtype == np.float32
     assert not found.findings
     assert relative_error(found.result, feed_forward(*arguments)) < 1e-6
+
+
+@pytest.mark.parametrize("target", ["trn1", "inf2", "trn2"])
+def test_earlier_generations_agree_too(target):
+    arguments = block(129, 128, 384, 128)
+    options = trn3.RunOptions(target=target)
+    assert (
+        relative_error(trn3.run(kernels.feed_forward, *arguments, options=options).result, feed_forward(*arguments))
+        < 1e-6
+    )
+    arguments = in_bfloat16(*arguments)
+    found = trn3.run(kernels.feed_forward, *arguments, options=options)
+    assert not found.findings
+    assert found.report.to_dict()["target"] == target
+    np.testing.assert_array_equal(found.result, trn3.run(kernels.feed_forward, *arguments).result)
+
+
+def test_microscaling_needs_trainium3():
+    with pytest.raises(UnsupportedError, match=r"from NeuronCore-v4 \(trn3\) on"):
+        trn3.run(kernels.feed_forward_mx, *packed(*block(5, 256, 128, 384)), options=trn3.RunOptions(target="trn2"))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

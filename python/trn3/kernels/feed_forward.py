@@ -92,10 +92,12 @@ def _load_transposed(x: nl.Tensor) -> nl.Tensor:
     """Return activations (T, D) as a tile (128, D / 128, T), transposed by TensorE block by block."""
     partitions, (tokens, size) = nl.tile_size.pmax, x.shape
     turned = nl.ndarray((partitions, size // partitions, tokens), x.dtype)
+    # NeuronCore-v2 transposes by multiplication, whose results are always FP32.
+    moved = nl.float32 if nisa.get_nc_version() == nisa.nc_version.gen2 else x.dtype
     for start, count in pieces(tokens, partitions):
         rows = nl.load(x[start : start + count, :])
         for k in range(size // partitions):
-            block = nl.ndarray((partitions, count), x.dtype, nl.psum)
+            block = nl.ndarray((partitions, count), moved, nl.psum)
             nisa.nc_transpose(block, rows[:, k * partitions : (k + 1) * partitions])
             nisa.tensor_copy(turned[:, k, start : start + count], block)
     return turned
