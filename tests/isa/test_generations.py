@@ -152,6 +152,13 @@ DIFFERENCES = [
         "operand.operator_generation",
     ),
     Difference("quantisation", lambda: quantize(), V4, "quantize_mx.generation"),
+    # GpSimdE
+    Difference(
+        "positions that are not zero",
+        lambda: nisa.nonzero_with_count(sbuf(16, 9, dtype=nl.int32), sbuf(16, 8)),
+        V3 + V4,
+        "nonzero_with_count.generation",
+    ),
     # DMA
     Difference(
         "descriptors by hardware",

@@ -84,6 +84,7 @@ ELSEWHERE = {
     "operand.operator_generation": "test_generations.py",
     "dma_copy.priority_generation": "test_generations.py",
     "cores.generation": "test_generations.py",
+    "nonzero_with_count.generation": "test_generations.py",
     "sendrecv.direct_generation": "test_generations.py",
     "dma_copy.hwdge_generation": "test_generations.py",
     "dma_copy.indirect_generation": "test_generations.py",

@@ -1277,7 +1277,8 @@ def nonzero_with_count(
     Raises
     ------
     RuleError
-        nonzero_with_count.tiles, nonzero_with_count.numbers, or a rule of all operands.
+        nonzero_with_count.generation, nonzero_with_count.tiles, nonzero_with_count.numbers, or a rule of all
+        operands.
 
     Notes
     -----

@@ -32,7 +32,7 @@ pub const DEFINITION: Definition = Definition {
             doc: "Fills the places that are left.",
         },
     ],
-    rules: &[TILES, NUMBERS],
+    rules: &[GENERATION, TILES, NUMBERS],
     exactness: Exactness::BitExact,
     build,
     execute,
@@ -42,6 +42,12 @@ pub const DEFINITION: Definition = Definition {
     work: no_work,
 };
 
+const GENERATION: Rule = Rule {
+    id: "nonzero_with_count.generation",
+    text: "GpSimdE has it from NeuronCore-v3 (trn2) on",
+    source: "nki/api/nki/isa/__init__.py, nonzero_with_count",
+    fix: "target trn2 or trn3",
+};
 const TILES: Rule = Rule {
     id: "nonzero_with_count.tiles",
     text: "src is float32 or int32, dst int32 with as many partitions and one element more in each",
@@ -57,6 +63,9 @@ const NUMBERS: Rule = Rule {
 
 fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruction, Violation> {
     let (dst, src) = (arguments.view("dst")?, arguments.view("src")?);
+    if !context.target.core.capability.nonzero_with_count {
+        return Err(context.lacking(&GENERATION, "", None));
+    }
     for (view, name) in [(dst, "dst"), (src, "src")] {
         context.check_tile(view, name, SBUF)?;
     }
@@ -116,5 +125,6 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
 
 fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost {
     let n = tables.geometry(&instruction.operands[1]).row_elements() as u64;
-    stream_cost::on_gpsimd(target.core.gpsimd.stream.nonzero_cycles_per_element.times_ceil(n), target)
+    let rate = target.core.gpsimd.stream.nonzero_cycles_per_element;
+    stream_cost::on_gpsimd(rate.map_or(n, |rate| rate.times_ceil(n)), target)
 }
