@@ -30,15 +30,24 @@ class EngineUse:
     instructions : int
         Instructions that it ran; transfers for ``dma``.
     busy_s : float
-        Time in which at least one of them was in flight, seconds.
+        Time in which at least one of them was in flight, seconds: what public profilers call active.
     stalls : mapping of str to float
-        Seconds in which the engine was free and its next instruction waited, by what it waited for.
+        Seconds in which the engine's data path stood still before and between streams, by what it waited for: an
+        engine's or a transfer's semaphore (``vector``, ``dma``), the issue interval, ``descriptors`` and ``control``
+        (its sequencer was busy), ``stationary``, ``table_load``, ``bus``, ``bank``, ``throttle``.
+    active_s : float
+        Time in which its data path streamed operands, seconds. With the stalls and ``idle_s`` it adds up to the total,
+        for all but ``dma``.
+    idle_s : float
+        Time after its last stream, seconds.
     """
 
     name: str
     instructions: int
     busy_s: float
     stalls: Mapping[str, float] = field(default_factory=dict)
+    active_s: float = 0.0
+    idle_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,8 @@ class Report:
     turns : sequence of sequence of int, optional
         How often the dynamic loops of each core went round in a run (`Run.turns`); without it, that must follow from
         constants.
+    seed : int
+        Draws what the table calls random, such as the phase of the throttle's windows.
 
     Notes
     -----
@@ -81,11 +92,15 @@ class Report:
     """
 
     def __init__(
-        self, program: _native.Program, table: _native.Table, turns: Sequence[Sequence[int]] | None = None
+        self,
+        program: _native.Program,
+        table: _native.Table,
+        turns: Sequence[Sequence[int]] | None = None,
+        seed: int = 0,
     ) -> None:
         self.program = program
         self.table = table
-        self.timeline = _native.Timeline(program, table, turns)
+        self.timeline = _native.Timeline(program, table, turns, seed)
 
     @property
     def total_s(self) -> float:
@@ -101,8 +116,15 @@ class Report:
     def engines(self) -> list[EngineUse]:
         """The five engines, then the DMA engines together."""
         return [
-            EngineUse(name, count, busy * _PS, {cause: time * _PS for cause, time in stalls.items()})
-            for name, count, busy, stalls in self.timeline.engines
+            EngineUse(
+                name,
+                count,
+                busy * _PS,
+                {cause: time * _PS for cause, time in stalls.items()},
+                active * _PS,
+                idle * _PS,
+            )
+            for name, count, busy, active, stalls, idle in self.timeline.engines
         ]
 
     @property

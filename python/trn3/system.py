@@ -39,6 +39,8 @@ class Run:
         Host seconds of recording and of computing the values.
     turns : list of list of int
         For each core, how often each dynamic loop went round, in the order in which they began.
+    seed : int
+        The seed of the run, which also draws what the table calls random in time.
     """
 
     result: Any
@@ -48,13 +50,14 @@ class Run:
     record_s: float
     run_s: float
     turns: list[list[int]] = field(default_factory=list, repr=False)
+    seed: int = 0
     _report: Report | None = field(default=None, repr=False)
 
     @property
     def report(self) -> Report:
         """Time, engines, bytes and utilisation; made when first asked for."""
         if self._report is None:
-            self._report = Report(self.program, self.table, self.turns)
+            self._report = Report(self.program, self.table, self.turns, self.seed)
         return self._report
 
 
@@ -94,7 +97,8 @@ def run(kernel: Callable[..., Any], *args: Any, options: nki.RunOptions | None =
     if options is not None:
         made = nki.Kernel(made.func, options, made.grid)
     call = made.call(*args, **kwargs)
-    return Run(call.result, call.program, call.findings, call.table, call.record_s, call.run_s, call.turns)
+    seed = made.options.seed
+    return Run(call.result, call.program, call.findings, call.table, call.record_s, call.run_s, call.turns, seed)
 
 
 class Chip:
@@ -167,7 +171,8 @@ class Chip:
         results, findings, turns = execute(program, given, names, options)
         elapsed = time.perf_counter() - start
         notices = [notice(*each) for each in range_notices(table)]
-        return Run(tuple(results), program, [*notices, *program.findings, *findings], table, 0.0, elapsed, turns)
+        findings = [*notices, *program.findings, *findings]
+        return Run(tuple(results), program, findings, table, 0.0, elapsed, turns, options.seed)
 
 
 def _check_overrides(program: _native.Program, table: _native.Table) -> None:

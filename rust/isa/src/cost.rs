@@ -1,6 +1,7 @@
 //! What an instruction asks of the hardware's time. No data.
 
 use trn3_mem::Space;
+use trn3_num::functions::Function;
 use trn3_spec::FlopWeights;
 
 /// Cycles of the executing engine.
@@ -101,6 +102,8 @@ pub enum Meeting {
 pub enum Cost {
     /// Vector, Scalar and GpSimd engines.
     Stream(Stream),
+    /// The same on ScalarE with a function, whose table must be loaded.
+    Activation(Stream, Function),
     /// TensorE.
     Multiply(Multiply),
     /// DMA.

@@ -39,5 +39,6 @@ pub use machine::{Machine, Registers, Scratch, Tables, ValueOptions};
 pub use operator::Operator;
 pub use rules::{Rule, SHARED as SHARED_RULES};
 pub use scalar::applied::{Added, Applied};
+pub use scalar::function_sets::{FunctionSet, FunctionSets};
 pub use table::{Definition, Exactness, Kind, Opcode, Rows};
 pub use tensor::accumulation::{Accumulate, accumulate_of, set_accumulate};

@@ -1,12 +1,16 @@
 //! The queues of the cores and the order in which their instructions issue.
 
-use crate::array::Array;
+use crate::array::{Array, Request};
+use crate::demand::{Demand, Demands};
+use crate::ledger::{Cause, EngineTime, Ledger};
+use crate::ports::Streams;
 use crate::stream::{CoreProgram, Instances, Stream as CoreStream};
+use crate::throttle::ThrottleTime;
 use std::collections::HashMap;
 use thiserror::Error;
-use trn3_isa::{Control, Cost, Engine, Generation, Meeting, Stream, Transfer, sequencers_of};
+use trn3_isa::{Control, Cost, Engine, FunctionSet, Generation, Meeting, Multiply, Stream, Transfer, sequencers_of};
 use trn3_program::ExpandError;
-use trn3_sim::{Clock, Picos};
+use trn3_sim::{Clock, Picos, Seed};
 use trn3_spec::{PerEngine, SemaphoreSpec, SequencerSpec, Target};
 
 /// Carries transfers.
@@ -27,19 +31,6 @@ pub struct Ticket {
     pub instance: u32,
 }
 
-/// What an instruction waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// Nothing: its engine was the last to be free.
-    None,
-    /// An instruction of that engine.
-    Engine(Engine),
-    /// A transfer.
-    Dma,
-    /// The other core of the pair.
-    Core,
-}
-
 /// When an instance ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InstructionTime {
@@ -47,9 +38,9 @@ pub struct InstructionTime {
     pub issue: Picos,
     /// When its result was there (for a transfer: when its data were).
     pub end: Picos,
-    /// How long its engine, free already, waited for a producer.
+    /// How long the data path of its engine stood still before that; see [`EngineTime`] for all causes.
     pub stall: Picos,
-    /// Which producer.
+    /// What most of that time went to.
     pub cause: Cause,
 }
 
@@ -73,13 +64,21 @@ pub struct Schedule {
     pub times: Vec<InstructionTime>,
     /// Control instructions by sequencer.
     pub control: Vec<ControlTime>,
+    /// Where the time of each engine went, in the order of [`Engine::ALL`].
+    pub engines: Vec<EngineTime>,
+    /// How long the array was limited.
+    pub throttle: ThrottleTime,
 }
 
 impl Schedule {
     /// When the last instruction was done.
     pub fn end(&self) -> Picos {
-        self.times.iter().map(|time| time.end).max().unwrap_or(Picos::ZERO)
+        end_of(&self.times)
     }
+}
+
+fn end_of(times: &[InstructionTime]) -> Picos {
+    times.iter().map(|time| time.end).max().unwrap_or(Picos::ZERO)
 }
 
 /// Why there is no schedule.
@@ -98,7 +97,7 @@ pub enum ScheduleError {
 
 const UNKNOWN: Picos = Picos(u64::MAX);
 
-/// Schedules what the cores of a pair run, or one core alone.
+/// Schedules what the cores of a pair run, or one core alone. The seed draws what the table calls random.
 ///
 /// # Errors
 /// [`ScheduleError::Deadlock`] if instructions wait for each other, [`ScheduleError::Expand`] if a loop's turns are not
@@ -106,16 +105,18 @@ const UNKNOWN: Picos = Picos(u64::MAX);
 pub fn schedule(
     programs: &[CoreProgram<'_>],
     target: &Target,
+    seed: Seed,
     mover: &mut dyn Mover,
 ) -> Result<Vec<Schedule>, ScheduleError> {
     let streams = programs.iter().map(CoreStream::new).collect::<Result<Vec<_>, _>>()?;
-    let cores = streams.iter().enumerate().map(|(number, stream)| Core::new(number as u8, stream, target));
+    let cores = streams.iter().enumerate().map(|(number, stream)| Core::new(number as u8, stream, target, seed));
     let mut scheduler =
         Scheduler { target, cores: cores.collect(), flying: 0, arrivals: HashMap::new(), exchanges: Vec::new() };
     scheduler.run(mover)?;
-    let finished = scheduler.cores.into_iter().map(|core| (core.times, core.control)).collect::<Vec<_>>();
-    let schedules = streams.into_iter().zip(finished);
-    Ok(schedules.map(|(stream, (times, control))| Schedule { instances: stream.instances, times, control }).collect())
+    let total = scheduler.cores.iter().map(|core| end_of(&core.times)).max().unwrap_or(Picos::ZERO);
+    let schedules: Vec<Schedule> = scheduler.cores.into_iter().map(|core| core.finish(total)).collect();
+    let streams = streams.into_iter().zip(schedules);
+    Ok(streams.map(|(stream, schedule)| Schedule { instances: stream.instances, ..schedule }).collect())
 }
 
 /// One engine's queue.
@@ -124,18 +125,40 @@ struct Queue {
     clock: Clock,
     instances: Vec<u32>,
     head: usize,
+    /// When it lets go of what it issued last, and what keeps it until then.
     free: Picos,
-    interval_min: u64,
+    held_by: Cause,
+    /// Times of its stream in flight, if no other engine disturbs it.
+    undisturbed: Undisturbed,
+    /// What the head asks for, once that was worked out.
+    demand: Option<Demand>,
     /// When the head could issue, once all its producers are known to be done.
     candidate: Option<Candidate>,
     stale: bool,
 }
 
+#[derive(Clone, Copy, Default)]
+struct Undisturbed {
+    /// When the result is there.
+    end: Picos,
+    /// When the next instruction could issue, after the stream and its overhead.
+    free: Picos,
+    /// The same after the shortest interval, which a slower stream does not make longer.
+    free_min: Picos,
+}
+
 #[derive(Clone, Copy)]
 struct Candidate {
+    /// When its producers are done, and the last of them.
     ready: Picos,
-    issue: Picos,
     cause: Cause,
+    /// When its functions are loaded.
+    loaded: Picos,
+    /// When it could issue if its ports were free.
+    wanted: Picos,
+    /// When it can issue, and the port that holds it up.
+    issue: Picos,
+    port: Cause,
 }
 
 /// One core's queues and what has become of its instances.
@@ -144,8 +167,15 @@ struct Core<'a> {
     stream: &'a CoreStream<'a>,
     waits: Waits<'a>,
     sequencer: &'a SequencerSpec,
+    demands: Demands<'a>,
     queues: Vec<Queue>,
+    /// In the order of the queues.
+    ledgers: Vec<Ledger>,
     array: Array,
+    streams: Streams,
+    /// The functions that ScalarE has loaded; none at first.
+    functions: Option<FunctionSet>,
+    function_load: Picos,
     times: Vec<InstructionTime>,
     control: Vec<ControlTime>,
     /// What a consumer waits for: the end, or for a transfer the end plus its semaphore's way.
@@ -158,22 +188,24 @@ struct Core<'a> {
 }
 
 impl<'a> Core<'a> {
-    fn new(number: u8, stream: &'a CoreStream<'a>, target: &'a Target) -> Core<'a> {
+    fn new(number: u8, stream: &'a CoreStream<'a>, target: &'a Target, seed: Seed) -> Core<'a> {
         let core = &target.core;
         let clocks = [
-            (core.tensor.clock_hz, core.tensor.interval_min_cycles),
-            (core.vector.clock_hz, core.vector.interval_min_cycles),
-            (core.scalar.clock_hz, core.scalar.interval_min_cycles),
-            (core.gpsimd.clock_hz, core.gpsimd.interval_min_cycles),
-            (core.sync.clock_hz, 0),
+            core.tensor.clock_hz,
+            core.vector.clock_hz,
+            core.scalar.clock_hz,
+            core.gpsimd.clock_hz,
+            core.sync.clock_hz,
         ];
-        let queues = clocks.into_iter().zip(Engine::ALL).map(|((hz, interval_min), engine)| Queue {
+        let queues = clocks.into_iter().zip(Engine::ALL).map(|(hz, engine)| Queue {
             engine,
             clock: Clock::new(hz),
             instances: Vec::new(),
             head: 0,
             free: Picos::ZERO,
-            interval_min: u64::from(interval_min),
+            held_by: Cause::None,
+            undisturbed: Undisturbed::default(),
+            demand: None,
             candidate: None,
             stale: true,
         });
@@ -183,8 +215,13 @@ impl<'a> Core<'a> {
             stream,
             waits: Waits { semaphore: &core.semaphore, software_wake: Picos(target.chip.dma.swdge.wake_ps) },
             sequencer: &core.sequencer,
+            demands: Demands::new(stream.program, target),
             queues: queues.collect(),
-            array: Array::new(&core.tensor),
+            ledgers: vec![Ledger::default(); Engine::ALL.len()],
+            array: Array::new(target, seed, &format!("chip0.core{number}.tensor.throttle")),
+            streams: Streams::new(target),
+            functions: None,
+            function_load: Picos(core.scalar.table.load_ps),
             times: vec![unknown; stream.len()],
             control: Vec::new(),
             done: vec![UNKNOWN; stream.len()],
@@ -216,21 +253,60 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// When each queue's head could issue: the earliest, and its queue.
+    /// When each queue's head could issue: the earliest, and its queue. At one moment the one that has waited longest.
     fn next(&mut self) -> Option<(Picos, usize)> {
-        let mut next: Option<(Picos, usize)> = None;
-        for (number, queue) in self.queues.iter_mut().enumerate() {
+        let mut next: Option<(Picos, Picos, usize)> = None;
+        for number in 0..self.queues.len() {
+            let queue = &mut self.queues[number];
             if queue.stale {
                 queue.stale = false;
-                queue.candidate = candidate(self.stream, queue, &self.done, &self.waits);
+                if let (None, Some(&at)) = (&queue.demand, queue.instances.get(queue.head)) {
+                    let instruction = self.stream.instruction(at as usize);
+                    queue.demand = Some(self.demands.of(instruction, self.stream.program));
+                }
+                self.queues[number].candidate = self.candidate(&self.queues[number]);
             }
-            if let Some(candidate) = &queue.candidate
-                && next.is_none_or(|(issue, _)| candidate.issue < issue)
+            if let Some(candidate) = &self.queues[number].candidate
+                && next.is_none_or(|(issue, wanted, _)| (candidate.issue, candidate.wanted) < (issue, wanted))
             {
-                next = Some((candidate.issue, number));
+                next = Some((candidate.issue, candidate.wanted, number));
             }
         }
-        next
+        next.map(|(issue, _, number)| (issue, number))
+    }
+
+    /// When the head of a queue could issue, if all its producers are done.
+    fn candidate(&self, queue: &Queue) -> Option<Candidate> {
+        let at = *queue.instances.get(queue.head)? as usize;
+        let demand = queue.demand.as_ref()?;
+        if queue.free == UNKNOWN {
+            return None;
+        }
+        let instruction = self.stream.instruction(at);
+        let triggers = instruction.opcode.is_transfer().then(|| trn3_isa::generation_of(instruction));
+        let (mut ready, mut cause) = (Picos::ZERO, Cause::None);
+        for &producer in self.stream.producers(at) {
+            let end = self.done[producer as usize];
+            if end == UNKNOWN {
+                return None;
+            }
+            let source = self.stream.instruction(producer as usize);
+            let engine = (!source.opcode.is_transfer()).then_some(source.engine);
+            let at = end + self.waits.latency(engine, queue.engine, triggers);
+            if at > ready {
+                ready = at;
+                cause = engine.map_or(Cause::Dma, Cause::Engine);
+            }
+        }
+        // Loading a table is an instruction of its own in front of the one that needs it, and waits for no semaphore.
+        let switches = demand.functions.is_some_and(|functions| self.functions != Some(functions));
+        let loaded = if switches { queue.free + self.function_load } else { Picos::ZERO };
+        let wanted = ready.max(queue.free).max(loaded);
+        let (issue, port) = match demand.cost {
+            Cost::Stream(_) | Cost::Activation(..) => self.streams.admits(wanted, queue.engine, &demand.ports),
+            _ => (wanted, Cause::None),
+        };
+        Some(Candidate { ready, cause, loaded, wanted, issue, port })
     }
 
     /// An instance is done: queues that waited for it look again.
@@ -242,6 +318,103 @@ impl<'a> Core<'a> {
 
     fn wake(&mut self) {
         self.queues.iter_mut().for_each(|queue| queue.stale |= queue.candidate.is_none());
+    }
+
+    /// Accounts for the time of a queue until its head issues.
+    fn begin(&mut self, number: usize, instance: u32, candidate: &Candidate) -> InstructionTime {
+        self.settle(number);
+        let (queue, ledger) = (&self.queues[number], &mut self.ledgers[number]);
+        ledger.wait(instance, queue.free, queue.held_by);
+        ledger.wait(instance, candidate.ready, candidate.cause);
+        ledger.wait(instance, candidate.loaded, Cause::TableLoad);
+        ledger.wait(instance, candidate.issue, candidate.port);
+        let (stall, cause) = ledger.waited(instance);
+        InstructionTime { issue: candidate.issue, end: UNKNOWN, stall, cause }
+    }
+
+    /// An instance of a queue goes on at `start`, when the other core has come.
+    fn wait_for_peer(&mut self, number: usize, instance: u32, start: Picos) {
+        let ledger = &mut self.ledgers[number];
+        ledger.wait(instance, start, Cause::Core);
+        let (stall, cause) = ledger.waited(instance);
+        let time = &mut self.times[instance as usize];
+        *time = InstructionTime { issue: start, stall, cause, ..*time };
+    }
+
+    /// Accounts for the stream that a queue has in flight: it is over.
+    fn settle(&mut self, number: usize) {
+        let engine = self.queues[number].engine;
+        let Some(flight) = self.streams.take(engine) else { return };
+        let ledger = &mut self.ledgers[number];
+        let streamed = flight.start + flight.span;
+        ledger.stream(streamed);
+        ledger.wait(flight.instance, streamed + flight.lost.bus, Cause::Bus);
+        ledger.wait(flight.instance, flight.end(), Cause::Bank);
+    }
+
+    /// Issues an instruction that streams operands through VectorE, ScalarE or GpSimdE.
+    fn stream(&mut self, number: usize, instance: u32, candidate: &Candidate, demand: &Demand, cost: Stream) {
+        let begun = self.begin(number, instance, candidate);
+        let issue = begun.issue;
+        self.times[instance as usize] = begun;
+        self.functions = demand.functions.or(self.functions);
+        let queue = &mut self.queues[number];
+        let span = |cycles: u64| queue.clock.span(cycles);
+        queue.undisturbed = Undisturbed {
+            end: issue + span(cost.latency + cost.stream),
+            free: issue + span(cost.stream + cost.overhead),
+            free_min: issue + span(demand.interval_min),
+        };
+        queue.held_by = Cause::Interval;
+        if self.streams.start(issue, queue.engine, instance, span(cost.stream), demand.ports) {
+            (0..self.queues.len()).for_each(|number| self.delay(number));
+            self.queues.iter_mut().for_each(|queue| queue.stale = true);
+        } else {
+            self.delay(number);
+            let exclusive = self.streams.are_exclusive();
+            self.queues.iter_mut().for_each(|queue| queue.stale |= exclusive);
+            self.wake();
+        }
+    }
+
+    /// Notes until when the stream that a queue has in flight keeps it, and its consumers.
+    fn delay(&mut self, number: usize) {
+        let queue = &mut self.queues[number];
+        let Some(flight) = self.streams.flight(queue.engine) else { return };
+        let (lost, at) = (flight.lost.sum(), flight.instance as usize);
+        queue.free = queue.undisturbed.free_min.max(queue.undisturbed.free + lost);
+        self.times[at].end = queue.undisturbed.end + lost;
+        self.done[at] = self.times[at].end;
+    }
+
+    /// Issues a matrix product. Its LoadStationary may run in the shadow of the product before it: only its operands,
+    /// and what the sequencer did meanwhile, hold it back.
+    fn multiply(&mut self, number: usize, instance: u32, candidate: &Candidate, demand: &Demand, cost: &Multiply) {
+        let (queue, ledger) = (&mut self.queues[number], &mut self.ledgers[number]);
+        let mut ready = candidate.ready;
+        if queue.held_by != Cause::Interval {
+            ledger.wait(instance, queue.free, queue.held_by);
+            ready = ready.max(queue.free);
+        }
+        let request = Request { instance, ready, cause: candidate.cause, interval_min: demand.interval_min };
+        let product = self.array.take(&request, cost, ledger);
+        queue.free = product.last_start;
+        queue.held_by = Cause::Interval;
+        let (stall, cause) = product.waited;
+        self.times[instance as usize] = InstructionTime { issue: product.start, end: product.end, stall, cause };
+        self.complete(instance as usize, product.end);
+    }
+
+    /// What became of everything in a run of all cores that ended at `total`.
+    fn finish(mut self, total: Picos) -> Schedule {
+        (0..self.queues.len()).for_each(|number| self.settle(number));
+        Schedule {
+            instances: Instances::default(),
+            engines: self.ledgers.into_iter().map(|ledger| ledger.finish(total)).collect(),
+            throttle: self.array.finish(total),
+            times: self.times,
+            control: self.control,
+        }
     }
 
     /// Carries out a control instruction on one sequencer.
@@ -259,7 +432,8 @@ impl<'a> Core<'a> {
             _ => of_engine(each, engine),
         });
         let end = begun.issue + span;
-        self.queues[engine as usize].free = end;
+        let queue = &mut self.queues[engine as usize];
+        (queue.free, queue.held_by) = (end, Cause::Control);
         self.control.push(ControlTime { instance: at, engine, time: InstructionTime { end, ..begun } });
         let time = &mut self.times[at as usize];
         if time.issue == UNKNOWN || begun.issue < time.issue {
@@ -361,11 +535,8 @@ impl Scheduler<'_> {
         let came = arrivals.map(|arrival| self.times(&arrival).issue);
         let remote_ps = self.target.core.semaphore.remote_ps.expect("a chip that joins cores has a way between them");
         let start = came[0].max(came[1]) + Picos(remote_ps);
-        for (arrival, came) in arrivals.iter().zip(came) {
-            let time = self.times(arrival);
-            time.stall += start - came;
-            time.issue = start;
-            time.cause = Cause::Core;
+        for arrival in &arrivals {
+            self.cores[usize::from(arrival.core)].wait_for_peer(arrival.queue, arrival.instance, start);
         }
         let tickets = arrivals.map(|Arrival { core, instance, .. }| Ticket { core, instance });
         match arrivals[0].meeting {
@@ -382,7 +553,8 @@ impl Scheduler<'_> {
                     let engine = self.cores[usize::from(arrival.core)].queues[arrival.queue].engine;
                     let busy = mover.submit(arrival.core, start, ticket, &transfer, engine);
                     self.flying += 1;
-                    self.cores[usize::from(arrival.core)].queues[arrival.queue].free = start + busy;
+                    let queue = &mut self.cores[usize::from(arrival.core)].queues[arrival.queue];
+                    (queue.free, queue.held_by) = (start + busy, Cause::Descriptors);
                 }
             }
         }
@@ -396,7 +568,8 @@ impl Scheduler<'_> {
     /// Lets a core go on from a meeting.
     fn leave(&mut self, arrival: &Arrival, free: Picos, end: Picos) {
         let core = &mut self.cores[usize::from(arrival.core)];
-        core.queues[arrival.queue].free = free;
+        let queue = &mut core.queues[arrival.queue];
+        (queue.free, queue.held_by) = (free, Cause::Core);
         core.complete(arrival.instance as usize, end);
     }
 
@@ -404,47 +577,33 @@ impl Scheduler<'_> {
     fn issue(&mut self, core: usize, number: usize, mover: &mut dyn Mover) {
         let core = &mut self.cores[core];
         let queue = &mut core.queues[number];
-        let at = queue.instances[queue.head] as usize;
-        let Candidate { ready, issue, cause } = queue.candidate.take().expect("the queue was chosen for its candidate");
+        let instance = queue.instances[queue.head];
+        let candidate = queue.candidate.take().expect("the queue was chosen for its candidate");
+        let demand = queue.demand.take().expect("a candidate has a demand");
         queue.head += 1;
         queue.stale = true;
         core.left -= 1;
-        let instruction = core.stream.instruction(at);
-        let stall = if ready > queue.free { ready - queue.free } else { Picos::ZERO };
-        let cause = if ready > queue.free { cause } else { Cause::None };
-        let begun = InstructionTime { issue, end: UNKNOWN, stall, cause };
-        let cost = (instruction.opcode.definition().cost)(instruction, &core.stream.program.tables(), self.target);
-        if !matches!(cost, Cost::Control(_)) {
-            core.times[at] = begun;
-        }
-        match cost {
-            Cost::Stream(Stream { stream, latency, overhead }) => {
-                let end = issue + queue.clock.span(latency + stream);
-                queue.free = issue + queue.clock.span(queue.interval_min.max(stream + overhead));
-                core.complete(at, end);
-            }
-            Cost::Multiply(multiply) => {
-                // Its LoadStationary may run in the shadow of the product before it: only its operands hold it back.
-                let product = core.array.take(ready, &multiply);
-                core.times[at].issue = product.start;
-                queue.free = product.last_start;
-                core.complete(at, product.end);
-            }
+        match demand.cost {
+            Cost::Stream(cost) | Cost::Activation(cost, _) => core.stream(number, instance, &candidate, &demand, cost),
+            Cost::Multiply(cost) => core.multiply(number, instance, &candidate, &demand, &cost),
             Cost::Transfer(transfer) => {
-                let ticket = Ticket { core: core.number, instance: at as u32 };
-                let busy = mover.submit(core.number, issue, ticket, &transfer, instruction.engine);
+                core.times[instance as usize] = core.begin(number, instance, &candidate);
+                let ticket = Ticket { core: core.number, instance };
+                let queue = &mut core.queues[number];
+                let busy = mover.submit(core.number, candidate.issue, ticket, &transfer, queue.engine);
+                (queue.free, queue.held_by) = (candidate.issue + busy, Cause::Descriptors);
                 self.flying += 1;
-                queue.free = issue + busy;
             }
             Cost::Control(what) => {
-                let engine = queue.engine;
-                core.control(at as u32, engine, begun, what);
+                let begun = core.begin(number, instance, &candidate);
+                core.control(instance, Engine::ALL[number], begun, what);
             }
             Cost::Meeting(meeting) => {
                 // The engine waits until both cores have come.
-                queue.free = UNKNOWN;
-                let arrival = Arrival { core: core.number, instance: at as u32, queue: number, meeting };
-                let index = core.meetings[&(at as u32)];
+                core.times[instance as usize] = core.begin(number, instance, &candidate);
+                core.queues[number].free = UNKNOWN;
+                let arrival = Arrival { core: core.number, instance, queue: number, meeting };
+                let index = core.meetings[&instance];
                 if let Some(other) = self.arrivals.insert(index, arrival) {
                     self.arrivals.remove(&index);
                     self.meet([other, arrival], mover);
@@ -478,31 +637,6 @@ impl Waits<'_> {
             _ => semaphore.other_ps,
         })
     }
-}
-
-/// When the head of a queue could issue, if all its producers are done.
-fn candidate(stream: &CoreStream<'_>, queue: &Queue, done: &[Picos], waits: &Waits<'_>) -> Option<Candidate> {
-    let at = *queue.instances.get(queue.head)? as usize;
-    if queue.free == UNKNOWN {
-        return None;
-    }
-    let instruction = stream.instruction(at);
-    let triggers = instruction.opcode.is_transfer().then(|| trn3_isa::generation_of(instruction));
-    let (mut ready, mut cause) = (Picos::ZERO, Cause::None);
-    for &producer in stream.producers(at) {
-        let end = done[producer as usize];
-        if end == UNKNOWN {
-            return None;
-        }
-        let source = stream.instruction(producer as usize);
-        let engine = (!source.opcode.is_transfer()).then_some(source.engine);
-        let at = end + waits.latency(engine, queue.engine, triggers);
-        if at > ready {
-            ready = at;
-            cause = engine.map_or(Cause::Dma, Cause::Engine);
-        }
-    }
-    Some(Candidate { ready, issue: ready.max(queue.free), cause })
 }
 
 /// Each queue of a core that waits: its instruction, and what for.

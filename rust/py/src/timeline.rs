@@ -12,7 +12,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use trn3_mem::Violation;
-use trn3_sim::Picos;
+use trn3_sim::{Picos, Seed};
 use trn3_spec::Target;
 use trn3_system::perfetto;
 
@@ -57,21 +57,23 @@ impl Timeline {
     /// Schedules a Program on one core of the hardware table that it was recorded for, with the Program's own values
     /// in place of the table's.
     ///
-    /// ``turns`` says how often the dynamic loops of each core went round in a run; without it, that must follow from constants.
+    /// ``turns`` says how often the dynamic loops of each core went round in a run; without it, that must follow from
+    /// constants. ``seed`` draws what the table calls random.
     #[new]
-    #[pyo3(signature = (program, table, turns = None))]
+    #[pyo3(signature = (program, table, turns = None, seed = 0))]
     fn new(
         py: Python<'_>,
         program: &Bound<'_, Program>,
         table: &Bound<'_, Table>,
         turns: Option<Vec<Vec<u32>>>,
+        seed: u64,
     ) -> PyResult<Timeline> {
         let whole = Arc::clone(&program.get().program);
         let target = hardware(py, &whole, table.get())?;
         let timelines = py.detach(|| {
             let paths: Option<Vec<_>> =
                 turns.map(|turns| turns.into_iter().map(|turns| trn3_program::Path { turns }).collect());
-            trn3_system::timelines(&whole, paths.as_deref(), &target)
+            trn3_system::timelines(&whole, paths.as_deref(), &target, Seed(seed))
         });
         let mut timelines = timelines.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         let peer = if timelines.len() > 1 { timelines.pop() } else { None };
@@ -100,16 +102,18 @@ impl Timeline {
         self.timeline.fixed.0
     }
 
-    /// ``(name, instructions, busy_ps, {waited for: ps})`` of each engine, the DMA engines together last.
+    /// ``(name, instructions, busy_ps, active_ps, {waited for: ps}, idle_ps)`` of each engine, the DMA engines together
+    /// last. Of the others, active, waits and idle add up to the total.
     #[getter]
     fn engines<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for engine in &self.timeline.engines {
             let stalls = PyDict::new(py);
-            for (cause, time) in &engine.stalls {
+            for &(cause, time) in &engine.stalls {
                 stalls.set_item(cause, time.0)?;
             }
-            list.append((engine.name.as_str(), engine.instructions, engine.busy.0, stalls))?;
+            let (active, idle) = (engine.active.0, engine.idle.0);
+            list.append((engine.name.as_str(), engine.instructions, engine.busy.0, active, stalls, idle))?;
         }
         Ok(list)
     }
@@ -155,6 +159,25 @@ impl Timeline {
     #[getter]
     fn hbm_bytes_per_s(&self) -> f64 {
         self.timeline.hbm_bytes_per_s
+    }
+
+    /// Picoseconds in which the array was limited after idling: while it had work, and while it had none.
+    #[getter]
+    fn throttle(&self) -> (u64, u64) {
+        let throttle = self.timeline.schedule.throttle;
+        (throttle.active.0, throttle.unused.0)
+    }
+
+    /// ``(waited for, ps)``: why the data path of an instruction's engine stood still from the end of the stream before
+    /// to the end of the instruction's own.
+    fn waits(&self, number: usize) -> PyResult<Vec<(&'static str, u64)>> {
+        let schedule = &self.timeline.schedule;
+        if number >= schedule.times.len() {
+            return Err(PyIndexError::new_err(format!("no instruction {number}")));
+        }
+        let instruction = &self.program().instructions[schedule.instances.instruction(number)];
+        let waits = schedule.engines[instruction.engine as usize].of(number as u32);
+        Ok(waits.iter().map(|wait| (wait.cause.name(), wait.span.0)).collect())
     }
 
     /// Issue, end and stall of an instruction, in picoseconds.

@@ -33,6 +33,12 @@ impl Target {
                 "must be above 0 and at most 1",
                 tensor.throttle.as_ref().is_none_or(|throttle| share(throttle.limited_ratio)),
             ),
+            ("tensor.passes.fp32_halves", "must be at least 1", tensor.passes.fp32_halves > 0),
+            (
+                "tensor.load_stationary.columns_per_cycle",
+                "must be at least 1",
+                tensor.load_stationary.columns_per_cycle > 0,
+            ),
             ("sbuf.partitions", "must be 1 to 4096", (1..=4096).contains(&sbuf.partitions)),
             ("sbuf.partition_bytes", "must be 1 to 2^40", (1..=1 << 40).contains(&sbuf.partition_bytes)),
             (

@@ -450,3 +450,18 @@ spec_structs! {
         profile_extra_ps: u64,
     }
 }
+
+impl TableLoadSpec {
+    /// The sets of functions that are loaded together, the rest last; `every_set` is in each of them.
+    #[must_use]
+    pub fn sets(&self) -> [&[String]; 6] {
+        [
+            &self.natural_log_exp_and_others,
+            &self.gelu_and_others,
+            &self.reciprocal_sqrt_and_small,
+            &self.reciprocal_and_small,
+            &self.trigonometric,
+            &self.rest,
+        ]
+    }
+}

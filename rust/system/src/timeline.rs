@@ -7,7 +7,7 @@ use trn3_isa::{Cost, Engine, Generation, Transfer};
 use trn3_mem::Space;
 use trn3_neuroncore::{Cause, CoreProgram, InstructionTime, Mover, Schedule, ScheduleError, Ticket, schedule};
 use trn3_program::{Path, Program};
-use trn3_sim::Picos;
+use trn3_sim::{Picos, Seed};
 use trn3_sim::trace::{Arg, Slice, SourceLocation, Trace, Value};
 use trn3_spec::Target;
 
@@ -26,10 +26,15 @@ pub struct EngineUse {
     pub name: String,
     /// Instructions that it ran, or transfers that it served.
     pub instructions: u64,
-    /// Time in which at least one of them was in flight.
+    /// Time in which at least one of them was in flight, what public profilers call active.
     pub busy: Picos,
-    /// Time in which it was free and waited, by what it waited for, largest first.
-    pub stalls: Vec<(String, Picos)>,
+    /// Time in which its data path streamed operands. With `stalls` and `idle` it adds up to the total, for an engine of
+    /// the core; the DMA engines have no such account.
+    pub active: Picos,
+    /// Time in which the data path stood still before and between streams, by what it waited for, largest first.
+    pub stalls: Vec<(&'static str, Picos)>,
+    /// Time after its last stream.
+    pub idle: Picos,
 }
 
 /// Bytes that moved one way.
@@ -151,11 +156,17 @@ impl CoreDma {
     }
 }
 
-/// Runs a Program in time: one timeline for each of its cores. `paths` says how often the loops of a run went round.
+/// Runs a Program in time: one timeline for each of its cores. `paths` says how often the loops of a run went round, `seed`
+/// draws what the table calls random.
 ///
 /// # Errors
 /// The queues wait for each other, or the turns of a loop are not known.
-pub fn timelines(program: &Program, paths: Option<&[Path]>, target: &Target) -> Result<Vec<Timeline>, TimelineError> {
+pub fn timelines(
+    program: &Program,
+    paths: Option<&[Path]>,
+    target: &Target,
+    seed: Seed,
+) -> Result<Vec<Timeline>, TimelineError> {
     let spec = Arc::new(trn3_dma::DmaSpec::new(target));
     let core_dma =
         |_| CoreDma { engines: DmaEngines::new(Arc::clone(&spec)), tickets: Vec::new(), completions: Vec::new() };
@@ -163,7 +174,7 @@ pub fn timelines(program: &Program, paths: Option<&[Path]>, target: &Target) -> 
     let path = |core: usize| paths.and_then(|paths| paths.get(core));
     let programs: Vec<CoreProgram<'_>> =
         program.cores().enumerate().map(|(core, program)| CoreProgram { program, path: path(core) }).collect();
-    let schedules = schedule(&programs, target, &mut dma)?;
+    let schedules = schedule(&programs, target, seed, &mut dma)?;
     let total = schedules.iter().map(Schedule::end).max().unwrap_or(Picos::ZERO);
     let cores = program.cores().zip(schedules).zip(dma.cores);
     Ok(cores.map(|((program, schedule), dma)| core_timeline(program, schedule, dma, total, target)).collect())
@@ -245,25 +256,14 @@ fn engine_use(program: &Program, schedule: &Schedule, engine: Engine) -> EngineU
     let mut intervals: Vec<(Picos, Picos)> =
         times_on(program, schedule, engine).map(|(until, time)| (time.issue, until)).collect();
     intervals.sort_unstable();
-    let mut stalls: Vec<(String, Picos)> = Vec::new();
-    for (_, time) in times_on(program, schedule, engine).filter(|(_, time)| time.stall > Picos::ZERO) {
-        let name = match time.cause {
-            Cause::None => continue,
-            Cause::Dma => "dma".to_string(),
-            Cause::Core => "core".to_string(),
-            Cause::Engine(engine) => engine.name().to_string(),
-        };
-        match stalls.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, total)) => *total += time.stall,
-            None => stalls.push((name, time.stall)),
-        }
-    }
-    stalls.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let time = &schedule.engines[engine as usize];
     EngineUse {
         name: engine.name().into(),
         instructions: intervals.len() as u64,
         busy: covered(intervals.into_iter()),
-        stalls,
+        active: time.active,
+        stalls: time.by_cause().into_iter().map(|(cause, span)| (cause.name(), span)).collect(),
+        idle: time.idle,
     }
 }
 
@@ -280,7 +280,9 @@ fn dma_use(completions: &[(u32, Completion)]) -> EngineUse {
         name: "dma".into(),
         instructions: completions.len() as u64,
         busy: covered(intervals.into_iter()),
+        active: Picos::ZERO,
         stalls: Vec::new(),
+        idle: Picos::ZERO,
     }
 }
 
@@ -317,14 +319,8 @@ impl Timeline {
                 Arg { key: number_key, value: Value::Uint(number as u64) },
                 Arg { key: stall_key, value: Value::Uint(time.stall.0) },
             ];
-            let cause = match time.cause {
-                Cause::None => "",
-                Cause::Dma => "dma",
-                Cause::Core => "core",
-                Cause::Engine(engine) => engine.name(),
-            };
-            if !cause.is_empty() {
-                args.push(Arg { key: cause_key, value: Value::Str(trace.intern(cause)) });
+            if time.cause != Cause::None {
+                args.push(Arg { key: cause_key, value: Value::Str(trace.intern(time.cause.name())) });
             }
             if instruction.name != 0 {
                 let label = trace.intern(&program.names[instruction.name as usize]);

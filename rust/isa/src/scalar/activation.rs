@@ -12,7 +12,6 @@ use crate::scalar::applied::Applied;
 use crate::simd;
 use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan, no_work};
 use trn3_mem::{Space, Violation};
-use trn3_num::Dtype;
 use trn3_num::functions::Function;
 use trn3_spec::Target;
 
@@ -195,18 +194,27 @@ pub(super) fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> R
 }
 
 pub(super) fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost {
-    let [dst, data, _, _, result] = instruction.operands;
+    let [_, data, _, _, result] = instruction.operands;
     let scalar = &target.core.scalar;
-    let timing = match (Applied::from_code(instruction.constants[0]), tables.tensor(&data).space) {
-        (Applied::Engine(Function::Copy), _) if tables.pattern(&dst).dtype == Dtype::Float32 => &scalar.copy,
+    let applied = Applied::from_code(instruction.constants[0]);
+    let timing = match (applied, tables.tensor(&data).space) {
+        (Applied::Engine(Function::Copy), _) => &scalar.copy,
         (_, Space::Psum) => &scalar.activation_psum,
         _ => &scalar.activation_sbuf,
     };
-    let readout = if result.is_some() { u64::from(scalar.accumulator_read.latency_cycles) } else { 0 };
-    Cost::Stream(Stream {
+    // The accumulators are read out behind the last element.
+    let (readout, settling) = match result.is_some() {
+        true => (scalar.accumulator_read.latency_cycles, scalar.accumulator_read.overhead_cycles),
+        false => (0, 0),
+    };
+    let stream = Stream {
         stream: scalar.stream.activation_cycles_per_element.times_ceil(tables.geometry(&data).row_elements() as u64)
-            + readout,
+            + u64::from(readout),
         latency: u64::from(timing.latency_cycles),
-        overhead: u64::from(timing.overhead_cycles),
-    })
+        overhead: u64::from(timing.overhead_cycles + settling),
+    };
+    match applied.table_of() {
+        Some(function) => Cost::Activation(stream, function),
+        None => Cost::Stream(stream),
+    }
 }

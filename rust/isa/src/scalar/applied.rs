@@ -60,6 +60,16 @@ impl Applied {
         }
     }
 
+    /// The function whose table it needs; of those that the language adds, an assumption: angles go through the sine's
+    /// table, rounding needs none.
+    pub(crate) fn table_of(self) -> Option<Function> {
+        match self {
+            Applied::Engine(function) => Some(function),
+            Applied::Language(Added::Sin | Added::Cos | Added::Tan) => Some(Function::Sin),
+            Applied::Language(Added::Floor | Added::Ceil | Added::Trunc) => None,
+        }
+    }
+
     /// How an instruction keeps it.
     pub(crate) fn code(self) -> u32 {
         match self {

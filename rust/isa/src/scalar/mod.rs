@@ -3,3 +3,4 @@
 pub mod activation;
 pub mod activation_reduce;
 pub mod applied;
+pub mod function_sets;
