@@ -6,24 +6,9 @@ import numpy as np
 import pytest
 
 import trn3
-from trn3 import nki
+from timed import FULL_RATE, Timed, span_ps
 from trn3.nki import isa as nisa
 from trn3.nki import language as nl
-
-
-def timeline(kernel, *arrays, target="trn3"):
-    program = nki.record(nki.jit(target=target)(kernel), *arrays)
-    table = trn3.Chip(target).table
-    return program, trn3._native.Timeline(program, table)
-
-
-def times_of(program, line, name):
-    return [line.instruction(at) for at, opcode in enumerate(program.opcodes()) if opcode == name]
-
-
-def span_ps(cycles, hz):
-    return cycles * 10**12 / hz
-
 
 X = np.ones((128, 512), np.float32)
 
@@ -39,8 +24,8 @@ def test_independent_copies_repeat_at_the_interval(target, hz):
         nl.store(out, b)
         return out
 
-    program, line = timeline(kernel, X, target=target)
-    copies = times_of(program, line, "tensor_copy")
+    timed = Timed(kernel, X, target=target)
+    copies = timed.of("tensor_copy")
     stream, latency, overhead = 512 / 2, 150, 70
     for (issue, end, _), (following, _, _) in zip(copies, copies[1:], strict=False):
         assert end - issue == pytest.approx(span_ps(latency + stream, hz), abs=1)
@@ -58,8 +43,8 @@ def test_a_dependent_copy_waits_for_the_result_and_its_semaphore():
         nl.store(out, a)
         return out
 
-    program, line = timeline(kernel, X)
-    copies = times_of(program, line, "tensor_copy")
+    timed = Timed(kernel, X)
+    copies = timed.of("tensor_copy")
     sem_self_ps = 35_000
     for (_, end, _), (following, _, stall) in zip(copies, copies[1:], strict=False):
         assert following == end + sem_self_ps
@@ -77,8 +62,8 @@ def test_engines_hand_over_through_semaphores():
         nl.store(out, c)
         return out
 
-    program, line = timeline(kernel, X)
-    (_, copied, _), (issued, _, _) = times_of(program, line, "tensor_copy") + times_of(program, line, "activation")
+    timed = Timed(kernel, X)
+    (_, copied, _), (issued, _, _) = timed.of("tensor_copy") + timed.of("activation")
     sem_local_ps = 34_000
     assert issued == copied + sem_local_ps
 
@@ -95,8 +80,9 @@ def test_matrix_products_stream_at_the_array_rate(columns):
         return out
 
     x, y = np.ones((128, 128)), np.ones((128, columns))
-    program, line = timeline(kernel, x.astype(trn3.dtypes.bfloat16), y.astype(trn3.dtypes.bfloat16))
-    products = times_of(program, line, "nc_matmul")
+    x, y = x.astype(trn3.dtypes.bfloat16), y.astype(trn3.dtypes.bfloat16)
+    timed = Timed(kernel, x, y, overrides=FULL_RATE)
+    products = timed.of("nc_matmul")
     intervals = {b[0] - a[0] for a, b in zip(products, products[1:], strict=False)}
     assert all(interval == pytest.approx(span_ps(columns + 5, 2.4e9), abs=2) for interval in intervals)
     end = products[0][1] - products[0][0]
@@ -118,8 +104,8 @@ def test_a_long_product_reaches_the_published_rate():
     word = trn3.dtypes.float8_e4m3fn_x4
     arrays = [np.zeros((128, n), np.uint32).view(word) for n in (128, 512)]
     scales = [np.full((128, n), 127, np.uint8) for n in (128, 512)]
-    program, line = timeline(kernel, *arrays, *scales)
-    products = times_of(program, line, "nc_matmul_mx")
+    timed = Timed(kernel, *arrays, *scales, overrides=FULL_RATE)
+    products = timed.of("nc_matmul_mx")
     flops = 2 * 512 * 128 * 512 * 399
     rate = flops / ((products[-1][0] - products[0][0]) * 1e-12)
     assert rate == pytest.approx(311.5e12, rel=1e-3)
@@ -137,8 +123,8 @@ def test_one_load_takes_what_the_dma_model_says(row_bytes):
         nl.store(out, b)
         return out
 
-    program, line = timeline(kernel, np.ones((128, row_bytes), np.uint8))
-    issue, end, _ = line.instruction(0)
+    timed = Timed(kernel, np.ones((128, row_bytes), np.uint8))
+    issue, end, _ = timed.line.instruction(0)
     descriptors, last = divmod(row_bytes, 4096)
     pieces = [4096] * descriptors + ([last] if last else [])
     data = 8 * sum(max(8.0, piece / 34.4 + 5.0) for piece in pieces)
@@ -152,7 +138,7 @@ def test_more_bytes_never_take_less_time():
         nl.store(out, nl.load(x))
         return out
 
-    totals = [timeline(kernel, np.ones((128, n), np.float32))[1].total_ps for n in (1, 64, 512, 4096, 16384)]
+    totals = [Timed(kernel, np.ones((128, n), np.float32)).total_ps for n in (1, 64, 512, 4096, 16384)]
     assert totals == sorted(totals)
     assert len(set(totals)) == len(totals)
 
@@ -170,8 +156,8 @@ def test_loads_overlap_with_work():
         return out
 
     x = np.zeros((8, 128, 512), np.float32)
-    single = timeline(lambda a: kernel(a, False), x)[1].total_ps
-    double = timeline(lambda a: kernel(a, True), x)[1].total_ps
+    single = Timed(lambda a: kernel(a, False), x).total_ps
+    double = Timed(lambda a: kernel(a, True), x).total_ps
     assert double < 0.7 * single
 
 
@@ -196,7 +182,7 @@ def test_the_report_adds_up():
     assert report.mfu == pytest.approx(report.flops / (671e12 / 8) / report.total_s)
     engines = {engine.name: engine for engine in report.engines}
     assert engines["tensor"].instructions == 1
-    assert engines["tensor"].stalls.keys() == {"dma"}
+    assert engines["tensor"].stalls.keys() == {"dma", "stationary"}
     assert engines["vector"].stalls.keys() == {"tensor"}
     assert all(0 <= engine.busy_s <= report.total_s for engine in report.engines)
     assert json.loads(report.to_json())["total_s"] == report.total_s

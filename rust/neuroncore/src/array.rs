@@ -176,7 +176,9 @@ impl Array {
         };
         let [row, rows, column, columns] = tile;
         let columns = cells(column, columns, self.columns);
-        cells(row, rows, self.rows).flat_map(|row| columns.clone().map(move |column| row * self.columns + column)).collect()
+        cells(row, rows, self.rows)
+            .flat_map(|row| columns.clone().map(move |column| row * self.columns + column))
+            .collect()
     }
 }
 
@@ -272,8 +274,7 @@ mod tests {
     #[test]
     fn a_limited_array_issues_at_half_rate_and_says_what_that_cost() {
         let (mut array, mut ledger) = (array("trn3", true), Ledger::default());
-        let products: Vec<Product> =
-            (0..20).map(|at| array.take(&asked(at, 0), &bf16(512), &mut ledger)).collect();
+        let products: Vec<Product> = (0..20).map(|at| array.take(&asked(at, 0), &bf16(512), &mut ledger)).collect();
         let interval = Clock::new(2_400_000_000).span(517);
         assert_eq!(products[1].start - products[0].start, interval * 2);
         assert_eq!(products[19].start - products[18].start, interval);

@@ -48,7 +48,8 @@ impl Meets {
             }
             gpsimd |= engine == Engine::Gpsimd;
             let tensors = &program.tensors;
-            psum[engine as usize] |= operands(instruction).any(|(_, at)| tensors[at.tensor.index()].space == Space::Psum);
+            psum[engine as usize] |=
+                operands(instruction).any(|(_, at)| tensors[at.tensor.index()].space == Space::Psum);
         }
         Meets { bus: gpsimd, banks: psum.iter().filter(|uses| **uses).count() > 1 }
     }

@@ -354,7 +354,13 @@ mod tests {
                     let on_bank = |other: &usize| asked[*other].3.banks == asked[slot].3.banks;
                     let bank = (0..3).filter(meets).any(|other| on_bank(&other));
                     let bus = slot == 0 && meets(&2) && asked[0].3.sbuf && asked[2].3.sbuf;
-                    left[slot] = left[slot].saturating_sub(if bus { 1 } else if bank { 2 } else { 4 });
+                    left[slot] = left[slot].saturating_sub(if bus {
+                        1
+                    } else if bank {
+                        2
+                    } else {
+                        4
+                    });
                     ends[slot] = now + 1;
                 }
             }

@@ -295,7 +295,11 @@ mod tests {
                 *(if owed > 0 { &mut time.active } else { &mut time.unused }) += Picos(1);
             }
             owed = owed.saturating_sub(if limited { quarters } else { 4 });
-            used += streams.iter().filter(|(from, to, _)| (*from..*to).contains(&now)).map(|(.., tiles)| tiles).sum::<u64>();
+            used += streams
+                .iter()
+                .filter(|(from, to, _)| (*from..*to).contains(&now))
+                .map(|(.., tiles)| tiles)
+                .sum::<u64>();
             streams.retain(|(_, to, _)| *to > now);
         }
         unreachable!("the loop returns")

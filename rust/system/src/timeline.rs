@@ -7,8 +7,8 @@ use trn3_isa::{Cost, Engine, Generation, Transfer};
 use trn3_mem::Space;
 use trn3_neuroncore::{Cause, CoreProgram, InstructionTime, Mover, Schedule, ScheduleError, Ticket, schedule};
 use trn3_program::{Path, Program};
-use trn3_sim::{Picos, Seed};
 use trn3_sim::trace::{Arg, Slice, SourceLocation, Trace, Value};
+use trn3_sim::{Picos, Seed};
 use trn3_spec::Target;
 
 /// Why there is no timeline.

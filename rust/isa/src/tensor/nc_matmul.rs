@@ -586,7 +586,8 @@ fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost
 /// except of a transpose, which moves whole words).
 pub(super) fn multiply_cost(instruction: &Instruction, target: &Target, m: u64, n: u64, passes: u64) -> Cost {
     let tensor = &target.core.tensor;
-    let halves = if passes > 1 && instruction.flags & TRANSPOSE == 0 { u64::from(tensor.passes.fp32_halves) } else { 1 };
+    let halves =
+        if passes > 1 && instruction.flags & TRANSPOSE == 0 { u64::from(tensor.passes.fp32_halves) } else { 1 };
     let [rows, columns, ..] = instruction.constants;
     let tile = [rows as u16, (rows >> 16) as u16, columns as u16, (columns >> 16) as u16];
     let full = tile == [0, 128, 0, 128];
