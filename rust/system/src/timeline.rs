@@ -29,7 +29,7 @@ pub struct EngineUse {
     /// Time in which at least one of them was in flight, what public profilers call active.
     pub busy: Picos,
     /// Time in which its data path streamed operands. With `stalls` and `idle` it adds up to the total, for an engine of
-    /// the core; the DMA engines have no such account.
+    /// the core; of the DMA engines it is the mean time in which one served descriptors, and there is no account.
     pub active: Picos,
     /// Time in which the data path stood still before and between streams, by what it waited for, largest first.
     pub stalls: Vec<(&'static str, Picos)>,
@@ -276,11 +276,14 @@ fn dma_use(completions: &[(u32, Completion)]) -> EngineUse {
     let mut intervals: Vec<(Picos, Picos)> =
         completions.iter().map(|(_, completion)| (completion.first_byte, completion.done)).collect();
     intervals.sort();
+    let parts = completions.iter().flat_map(|(_, completion)| &completion.engines);
+    let served: Picos = parts.map(|part| part.busy).sum();
+    let engines = completions.first().map_or(1, |(_, completion)| completion.engines.len().max(1));
     EngineUse {
         name: "dma".into(),
         instructions: completions.len() as u64,
         busy: covered(intervals.into_iter()),
-        active: Picos::ZERO,
+        active: Picos(served.0 / engines as u64),
         stalls: Vec::new(),
         idle: Picos::ZERO,
     }
