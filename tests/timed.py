@@ -36,6 +36,12 @@ class Timed:
         half = len(starts) // 2
         return (starts[-1] - starts[half]) / (len(starts) - 1 - half)
 
+    def work_ps(self):
+        """From the first issue to the last end of what is not a transfer, in picoseconds."""
+        opcodes = self.program.opcodes()
+        times = [self.line.instruction(at) for at, opcode in enumerate(opcodes) if not opcode.startswith("dma")]
+        return max(end for _, end, _ in times) - min(issue for issue, _, _ in times)
+
     def duration_ps(self, name):
         """From issue to end of the last instruction of that name, in picoseconds."""
         issue, end, _ = self.of(name)[-1]

@@ -162,6 +162,10 @@ class TestVector:
 
         check(on_tiles(body, 128, 512), "tensor_scalar", (481, 481), (396, 396))
 
+    @pytest.mark.parametrize("columns, model, published", [(4, 171, 173), (8, 204, 202)])
+    def test_reciprocals(self, columns, model, published):
+        check(on_tiles(nisa.reciprocal, 128, columns), "reciprocal", (model, published))
+
     @pytest.mark.parametrize("columns, model, published", [(512, 690, 690), (128, 290, 291)])
     def test_copies_out_of_psum(self, columns, model, published):
         def body(dst, src):
