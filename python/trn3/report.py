@@ -128,6 +128,15 @@ class Report:
         ]
 
     @property
+    def throttle_s(self) -> tuple[float, float]:
+        """Seconds in which the array was limited after idling: while it had work, and while it had none.
+
+        At half rate the first costs half of itself.
+        """
+        active, unused = self.timeline.throttle
+        return active * _PS, unused * _PS
+
+    @property
     def routes(self) -> list[RouteUse]:
         """Bytes by route."""
         return [RouteUse(*route) for route in self.timeline.routes]
@@ -192,6 +201,7 @@ class Report:
             "mfu_array": self.mfu_array,
             "mbu": self.mbu,
             "hbm_bytes": self.hbm_bytes,
+            "throttle_s": list(self.throttle_s),
             "notes": self.notes,
             "engines": [asdict(engine) for engine in self.engines],
             "routes": [asdict(route) for route in self.routes],

@@ -198,6 +198,44 @@ class TestScalar:
         assert ns(timed.interval_ps("activation")) == pytest.approx(157, rel=0.01)
 
 
+class TestIntervals:
+    """Cycles between independent instructions on v4: the table of timing.md section 3.2."""
+
+    @staticmethod
+    def cycles(body, columns, dtype=np.float32, result=None):
+        def kernel(x):
+            out = nl.ndarray((128, result or columns), dtype, buffer=nl.shared_hbm)
+            src = nl.load(x)
+            for _ in range(10):
+                dst = nl.ndarray(out.shape, dtype)
+                body(dst, src)
+            nl.store(out, dst)
+            return out
+
+        timed = Timed(kernel, np.ones((128, columns), dtype))
+        return timed.interval_ps(timed.program.opcodes()[-2]) * 1.2e-3
+
+    @pytest.mark.parametrize("columns, expected", [(1, 68), (128, 195), (512, 579), (4096, 4163)])
+    def test_vector_reduce(self, columns, expected):
+        found = self.cycles(lambda dst, src: nisa.tensor_reduce(dst, nl.add, src, axis=1), columns, result=1)
+        assert found == pytest.approx(expected, abs=0.01)
+
+    @pytest.mark.parametrize("columns, expected", [(1, 71), (128, 102), (512, 198), (4096, 1094)])
+    def test_vector_copy_of_bf16(self, columns, expected):
+        copy = self.cycles(lambda dst, src: nisa.tensor_copy(dst, src, engine=nisa.engine.vector), columns, BF16)
+        assert copy == pytest.approx(expected, abs=0.01)
+
+    @pytest.mark.parametrize("columns, expected", [(1, 223), (128, 350), (512, 734), (4096, 4318)])
+    def test_scalar_activation(self, columns, expected):
+        found = self.cycles(lambda dst, src: nisa.activation(dst, nl.exp, src), columns)
+        assert found == pytest.approx(expected, abs=0.01)
+
+    @pytest.mark.parametrize("columns, expected", [(1, 64), (128, 190), (512, 574), (4096, 4158)])
+    def test_scalar_copy(self, columns, expected):
+        copy = self.cycles(lambda dst, src: nisa.tensor_copy(dst, src, engine=nisa.engine.scalar), columns)
+        assert copy == pytest.approx(expected, abs=0.01)
+
+
 #: Producer, consumer, the table's entry, and its value in nanoseconds (timing.md section 10).
 SEMAPHORES = [
     ("tensor", "vector", "semaphore.tensor_to_elementwise_ns", 38),

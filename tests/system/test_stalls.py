@@ -253,6 +253,34 @@ class TestPorts:
         together, alone = timed.of("tensor_copy"), apart.of("tensor_copy")
         assert together[1][1] - together[1][0] == pytest.approx(alone[1][1] - alone[1][0] + stream * lost, abs=2)
 
+    @pytest.mark.parametrize(
+        "vector, scalar, conflict",
+        [
+            (slice(0, 512), slice(512, 1024), False),
+            (slice(0, 513), slice(512, 1024), True),
+            (slice(256, 768), slice(0, 128), True),
+            (slice(1023, 1024), slice(512, 600), True),
+            (slice(0, 512), slice(0, 512), True),
+        ],
+    )
+    def test_a_bank_is_2_kib_of_each_partition(self, vector, scalar, conflict):
+        def kernel(x):
+            out = nl.ndarray((2, 128, 1024), nl.float32, buffer=nl.shared_hbm)
+            tile = nl.load(x)
+            both = nl.ndarray((128, 1024), nl.float32, buffer=nl.psum)
+            for at in (1, 0):
+                nisa.nc_matmul(both[:, at * 512 : at * 512 + 512], tile[:, 0:128], tile)
+            results = nl.ndarray((128, 1024), nl.float32), nl.ndarray((128, 1024), nl.float32)
+            nisa.tensor_copy(results[0][:, vector], both[:, vector], engine=nisa.engine.vector)
+            nisa.tensor_copy(results[1][:, scalar], both[:, scalar], engine=nisa.engine.scalar)
+            for at, part in enumerate((vector, scalar)):
+                nisa.dma_copy(out[at, :, part], results[at][:, part])
+            return out
+
+        # The products end 215 ns after each other, so that the copies stream together in each case.
+        waits = Timed(kernel, X.astype(BF16), overrides=FULL_RATE).waits("tensor_copy")
+        assert any("bank" in wait for wait in waits) == conflict
+
     def test_an_exclusive_psum_serves_one_engine_after_the_other(self):
         timed = Timed(evictions(1, 1), X, overrides={"capability.psum_parallel": False})
         (first, _, _), (second, _, _) = timed.of("tensor_copy")

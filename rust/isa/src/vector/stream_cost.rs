@@ -1,7 +1,8 @@
 //! Stream cycles of the elementwise instructions of the Vector, Scalar and GpSimd engines.
 //!
 //! Which performance mode an instruction gets follows from its operands' memories, widths and strides; what a mode
-//! costs is in the hardware table (`vector.stream.*`, `scalar.stream.*`, `gpsimd.stream.*`) with its source.
+//! costs is in the hardware table (`vector.stream.*`, `scalar.stream.*`, `gpsimd.stream.*`) with its source. The time to
+//! start an access to SBUF or PSUM (`sequencer.access_setup_cycles`) is in the latencies of the table and never added.
 
 use crate::cost::{Cost, Stream};
 use crate::instruction::{Engine, Instruction, Operand};

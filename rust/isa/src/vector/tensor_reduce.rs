@@ -2,12 +2,13 @@
 
 use crate::arguments::{Arguments, Parameter, Use};
 use crate::context::{Context, ON_CHIP, broken};
-use crate::cost::{Cost, Stream};
+use crate::cost::Cost;
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
 use crate::operator::{Class, Operator, bits_of, same_bits};
 use crate::rules::{self, Rule};
 use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan, no_work};
+use crate::vector::stream_cost;
 use trn3_mem::Violation;
 use trn3_num::Dtype;
 use trn3_spec::Target;
@@ -198,16 +199,10 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
 
 fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost {
     let [dst, data, ..] = instruction.operands;
-    let n = tables.geometry(&data).row_elements() as u64;
     let operator = Operator::from_code(instruction.constants[0] as u8);
     let bf16 = [dst, data].iter().all(|operand| tables.pattern(operand).dtype == Dtype::Bfloat16);
     let halves = bf16 && matches!(operator, Operator::Add | Operator::Maximum);
     let stream = &target.core.vector.stream;
     let rate = if halves { stream.reduce_bf16_add_max_cycles_per_element } else { stream.reduce_cycles_per_element };
-    let timing = &target.core.vector.reduce;
-    Cost::Stream(Stream {
-        stream: rate.times_ceil(n),
-        latency: u64::from(timing.latency_cycles),
-        overhead: u64::from(timing.overhead_cycles),
-    })
+    stream_cost::vector(&[&data], rate, &target.core.vector.reduce, tables, target)
 }
