@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import trn3
 from timed import FULL_RATE, Timed, span_ps
+from trn3 import nki
 from trn3.nki import isa as nisa
 from trn3.nki import language as nl
 
@@ -111,6 +112,30 @@ def test_loops_are_accounted_for():
             assert busy <= timed.total_ps
     _, stalls, _ = timed.engine("scalar")
     assert stalls["control"] > 0
+
+
+@pytest.mark.parametrize("engine", [nisa.dma_engine.dma, nisa.dma_engine.gpsimd_dma])
+def test_both_cores_of_a_pair_are_accounted_for(engine):
+    def kernel(x):
+        core = nl.program_id(0)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        mine, theirs = nl.ndarray((64, 256), x.dtype), nl.ndarray((64, 256), x.dtype)
+        nisa.dma_copy(mine, x[core * 64 : core * 64 + 64])
+        for _ in range(1 + core):
+            nisa.activation(mine, nl.exp, mine)
+        nisa.sendrecv(mine, theirs, 1 - core, 1 - core, 0, dma_engine=engine)
+        nisa.tensor_copy(mine, theirs, engine=nisa.engine.vector)
+        nisa.dma_copy(out[core * 64 : core * 64 + 64], mine)
+        nisa.core_barrier(out, (0, 1))
+        return out
+
+    report = trn3.run(nki.Kernel(kernel)[2], np.ones((128, 256), np.float32)).report
+    causes = set()
+    for core in (report.timeline, report.timeline.peer):
+        for name, _, _, active, stalls, idle in core.engines:
+            causes |= stalls.keys()
+            assert name == "dma" or active + sum(stalls.values()) + idle == report.timeline.total_ps
+    assert "core" in causes
 
 
 def chain(body, x, **how):

@@ -154,7 +154,8 @@ impl Array {
         }
         let interval = self.clock.span(interval);
         let server = Server { free: start + interval, due: self.throttle.progress().after(interval) };
-        self.throttle.stream(self.clock.span(cost.stream), interval, tiles.len() as u64);
+        // A background transpose uses the array for its share of the time only.
+        self.throttle.stream(self.clock.span(cost.stream).min(interval), interval, tiles.len() as u64);
         for &tile in tiles {
             let tile = &mut self.tiles[tile];
             tile.starts.remove(0);
