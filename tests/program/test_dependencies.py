@@ -42,6 +42,19 @@ def test_read_after_write_write_after_read_write_after_write():
     assert producers[3] == [1]
 
 
+def test_a_chain_on_one_tile_waits_for_each_result():
+    def body(x):
+        a = tile(128, 64)
+        nisa.memset(a, 0.0, engine=VECTOR)
+        for _ in range(2):
+            nisa.tensor_scalar(a, a, nl.add, 1.0, engine=VECTOR)
+        nisa.activation(a, nl.exp, a)
+        nisa.activation(a[:, 0:32], nl.exp, a[:, 0:32])
+
+    _, producers = recorded(body)
+    assert producers == [[], [0], [1], [2], [3]]
+
+
 def test_independent_instructions_wait_for_nothing():
     def body(x):
         for engine in (VECTOR, GPSIMD, VECTOR, GPSIMD):

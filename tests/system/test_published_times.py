@@ -13,14 +13,6 @@ from trn3.nki import language as nl
 
 BF16 = trn3.dtypes.bfloat16
 X = np.ones((128, 512), np.float32)
-#: NeuronCore-v2 as far as the array is concerned (timing.md sections 2 to 4).
-V2_ARRAY = {
-    **FULL_RATE,
-    "tensor.clock_hz": 2.8e9,
-    "tensor.latency_cycles": 400,
-    "tensor.overhead_cycles": 0,
-    "tensor.load_stationary.latency_cycles": 188,
-}
 
 
 def products(count, columns, dtype=np.float32, stationary_columns=128, **how):
@@ -78,12 +70,12 @@ class TestTensor:
         assert interval == pytest.approx(published, rel=0.01)
 
     def test_the_array_of_v2(self):
-        timed = products(40, 128, BF16, target="trn2", overrides=V2_ARRAY)
+        timed = products(40, 128, BF16, target="trn1")
         assert ns(timed.duration_ps("nc_matmul")) == pytest.approx(188.6, abs=0.1)
         assert ns(timed.duration_ps("nc_matmul")) == pytest.approx(188, rel=0.004)
         # Documented in cycles: one moving column costs the shortest interval, one stationary column saves nothing.
-        short_moving = products(40, 1, BF16, target="trn2", overrides=V2_ARRAY).interval_ps("nc_matmul")
-        short_stationary = products(40, 128, BF16, 1, target="trn2", overrides=V2_ARRAY).interval_ps("nc_matmul")
+        short_moving = products(40, 1, BF16, target="trn1").interval_ps("nc_matmul")
+        short_stationary = products(40, 128, BF16, 1, target="trn1").interval_ps("nc_matmul")
         assert short_moving * 2.8e-3 == pytest.approx(64, abs=0.1)
         assert short_stationary * 2.8e-3 == pytest.approx(128, abs=0.1)
 
@@ -234,6 +226,34 @@ class TestIntervals:
     def test_scalar_copy(self, columns, expected):
         copy = self.cycles(lambda dst, src: nisa.tensor_copy(dst, src, engine=nisa.engine.scalar), columns)
         assert copy == pytest.approx(expected, abs=0.01)
+
+
+class TestTrn1:
+    """What figures of the public performance guide show of NeuronCore-v2 (timing.md section 15)."""
+
+    def test_a_chain_of_one_element_activations(self):
+        def kernel(x):
+            out = nl.ndarray((128, 1), nl.float32, buffer=nl.shared_hbm)
+            tile = nl.load(x)
+            for _ in range(10):
+                nisa.activation(tile, nl.exp, tile)
+            nl.store(out, tile)
+            return out
+
+        timed = Timed(kernel, X[:, 0:1], target="trn1")
+        assert ns(timed.duration_ps("activation")) == pytest.approx(159, abs=1)
+        assert ns(timed.interval_ps("activation")) == pytest.approx(189, abs=1)
+
+    def test_a_long_sum_of_tiles(self):
+        def kernel(x):
+            out = nl.ndarray((128, 8192), nl.float32, buffer=nl.shared_hbm)
+            tile, total = nl.load(x), nl.ndarray((128, 8192), nl.float32)
+            nisa.tensor_tensor(total, tile, tile, nl.add)
+            nl.store(out, total)
+            return out
+
+        timed = Timed(kernel, np.ones((128, 8192), np.float32), target="trn1")
+        assert ns(timed.duration_ps("tensor_tensor")) == pytest.approx(14_987, rel=0.001)
 
 
 #: Producer, consumer, the table's entry, and its value in nanoseconds (timing.md section 10).

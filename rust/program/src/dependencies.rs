@@ -287,19 +287,19 @@ impl<'a> Walker<'a> {
         self.producers.clear();
         let definition = instruction.opcode.definition();
         let engine = (definition.kind == Kind::Compute).then_some(instruction.engine);
-        for (slot, operand) in instruction.operands.iter().enumerate().filter(|(_, operand)| operand.is_some()) {
-            let id = operand.tensor.index();
-            let info = &self.tables.tensors[id];
-            if !std::mem::replace(&mut self.touched[id], true) && info.space.is_on_chip() {
-                inherit(id, info, self.places, &mut self.owners, &mut self.histories);
-            }
-            let (area, whole) =
-                if instruction.is_dynamic(slot) { (Area::all(info), false) } else { Area::of(operand, self.tables) };
-            for (writes, mask) in [(false, instruction.reads), (true, instruction.writes)] {
-                if mask >> slot & 1 == 1 {
-                    let access = Access { visit, engine, area, writes };
-                    self.histories[id].record(access, whole, info, &mut self.producers);
+        // Reads first: a tile that is read and written still waits for the one who wrote it before.
+        for (writes, mask) in [(false, instruction.reads), (true, instruction.writes)] {
+            let slots = instruction.operands.iter().enumerate();
+            for (slot, operand) in slots.filter(|(slot, operand)| mask >> slot & 1 == 1 && operand.is_some()) {
+                let id = operand.tensor.index();
+                let info = &self.tables.tensors[id];
+                if !std::mem::replace(&mut self.touched[id], true) && info.space.is_on_chip() {
+                    inherit(id, info, self.places, &mut self.owners, &mut self.histories);
                 }
+                let dynamic = instruction.is_dynamic(slot);
+                let (area, whole) = if dynamic { (Area::all(info), false) } else { Area::of(operand, self.tables) };
+                let access = Access { visit, engine, area, writes };
+                self.histories[id].record(access, whole, info, &mut self.producers);
             }
         }
         keep_last(&mut self.producers);
