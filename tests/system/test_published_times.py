@@ -267,6 +267,8 @@ SEMAPHORES = [
     ("vector", "trigger", "semaphore.elementwise_to_trigger_ns", 32),
     ("vector", "vector", "semaphore.self_ns", 35),
     ("scalar", "scalar", "semaphore.self_ns", 35),
+    ("vector", "gpsimd", "semaphore.other_ns", 38),
+    ("gpsimd", "vector", "semaphore.other_ns", 38),
     ("vector", "software", "dma.swdge.wake_ns", 1200),
 ]
 
