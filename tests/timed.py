@@ -49,8 +49,8 @@ class Timed:
 
     def engine(self, name):
         """Active time, waits by cause, and idle time of an engine, in picoseconds."""
-        (found,) = [row for row in self.line.engines if row[0] == name]
-        _, _, _, active, stalls, idle = found
+        rows = zip(self.line.engines, self.line.engine_times, strict=True)
+        ((_, _, _, stalls), (active, idle)) = next(row for row in rows if row[0][0] == name)
         return active, stalls, idle
 
 

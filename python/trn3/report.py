@@ -124,7 +124,9 @@ class Report:
                 active * _PS,
                 idle * _PS,
             )
-            for name, count, busy, active, stalls, idle in self.timeline.engines
+            for (name, count, busy, stalls), (active, idle) in zip(
+                self.timeline.engines, self.timeline.engine_times, strict=True
+            )
         ]
 
     @property

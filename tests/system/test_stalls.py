@@ -24,9 +24,10 @@ CAUSES = {
 
 def assert_adds_up(timed):
     total = timed.total_ps
-    for name, _, busy, active, stalls, idle in timed.line.engines:
+    for name, _, busy, _ in timed.line.engines:
         if name == "dma":
             continue
+        active, stalls, idle = timed.engine(name)
         assert active + sum(stalls.values()) + idle == total, name
         assert stalls.keys() <= CAUSES
         assert active <= busy <= total
@@ -36,7 +37,7 @@ def assert_adds_up(timed):
         assert span > 0
         by_cause[cause] = by_cause.get(cause, 0) + span
     of_engines = {}
-    for _, _, _, _, stalls, _ in timed.line.engines:
+    for _, _, _, stalls in timed.line.engines:
         for cause, span in stalls.items():
             of_engines[cause] = of_engines.get(cause, 0) + span
     assert by_cause == of_engines
@@ -106,8 +107,9 @@ def test_loops_are_accounted_for():
         return out
 
     timed = Timed(kernel, np.ones((128, 128), np.float32))
-    for name, _, busy, active, stalls, idle in timed.line.engines:
+    for name, _, busy, _ in timed.line.engines:
         if name != "dma":
+            active, stalls, idle = timed.engine(name)
             assert active + sum(stalls.values()) + idle == timed.total_ps, name
             assert busy <= timed.total_ps
     _, stalls, _ = timed.engine("scalar")
@@ -132,7 +134,7 @@ def test_both_cores_of_a_pair_are_accounted_for(engine):
     report = trn3.run(nki.Kernel(kernel)[2], np.ones((128, 256), np.float32)).report
     causes = set()
     for core in (report.timeline, report.timeline.peer):
-        for name, _, _, active, stalls, idle in core.engines:
+        for (name, _, _, stalls), (active, idle) in zip(core.engines, core.engine_times, strict=True):
             causes |= stalls.keys()
             assert name == "dma" or active + sum(stalls.values()) + idle == report.timeline.total_ps
     assert "core" in causes
@@ -428,7 +430,7 @@ from test_stalls import BF16, OPERATIONS, mixture
 from timed import Timed
 operations = [(name, at % 4, at % 3) for at, name in enumerate(OPERATIONS * 3)]
 timed = Timed(mixture(operations), np.ones((4, 128, 128), BF16))
-print(json.dumps([timed.line.engines, timed.total_ps]))
+print(json.dumps([timed.line.engines, timed.line.engine_times, timed.total_ps]))
 """
 
 

@@ -102,8 +102,7 @@ impl Timeline {
         self.timeline.fixed.0
     }
 
-    /// ``(name, instructions, busy_ps, active_ps, {waited for: ps}, idle_ps)`` of each engine, the DMA engines together
-    /// last. Of the others, active, waits and idle add up to the total.
+    /// ``(name, instructions, busy_ps, {waited for: ps})`` of each engine, the DMA engines together last.
     #[getter]
     fn engines<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
@@ -112,8 +111,7 @@ impl Timeline {
             for &(cause, time) in &engine.stalls {
                 stalls.set_item(cause, time.0)?;
             }
-            let (active, idle) = (engine.active.0, engine.idle.0);
-            list.append((engine.name.as_str(), engine.instructions, engine.busy.0, active, stalls, idle))?;
+            list.append((engine.name.as_str(), engine.instructions, engine.busy.0, stalls))?;
         }
         Ok(list)
     }
@@ -159,6 +157,13 @@ impl Timeline {
     #[getter]
     fn hbm_bytes_per_s(&self) -> f64 {
         self.timeline.hbm_bytes_per_s
+    }
+
+    /// ``(active_ps, idle_ps)`` of each engine, in the order of `engines`. For all but DMA, active time, waits and idle
+    /// time add up to the total; the DMA engines' is the mean time in which one served descriptors.
+    #[getter]
+    fn engine_times(&self) -> Vec<(u64, u64)> {
+        self.timeline.engines.iter().map(|engine| (engine.active.0, engine.idle.0)).collect()
     }
 
     /// Picoseconds in which the array was limited after idling: while it had work, and while it had none.
