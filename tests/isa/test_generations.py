@@ -502,7 +502,7 @@ def test_transfers_of_v2_have_static_descriptors():
 
     program = nki.record(nki.jit(target="trn1")(kernel), np.ones((128, 512), np.float32))
     line = trn3._native.Timeline(program, trn3.Chip("trn1").table)
-    engines = {name: count for name, count, _, _ in line.engines}
+    engines = {name: count for name, count, *_ in line.engines}
     assert (engines["sync"], engines["gpsimd"]) == (2, 1)
     # Static descriptors keep nobody: the second trigger follows at once.
     assert line.instruction(0)[0] == line.instruction(1)[0] == 0

@@ -124,7 +124,7 @@ pub struct Work {
 }
 
 /// Kind of operations, by what the public profiler counts them for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Weight {
     /// BF16, FP16, TF32.
     #[default]

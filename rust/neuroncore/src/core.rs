@@ -44,6 +44,20 @@ pub struct InstructionTime {
     pub stall: Picos,
     /// What most of that time went to.
     pub cause: Cause,
+    /// What decided when it issued.
+    pub after: After,
+}
+
+/// The constraint that decided when an instance issued, apart from what [`EngineTime`] has after it (a table of functions,
+/// weights, the throttle, a port, the other core).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// None: it came first.
+    Nothing,
+    /// The instance before it on its engine, which kept the engine until then.
+    Engine(u32),
+    /// The result of an instance.
+    Result(u32),
 }
 
 /// A control instruction on one of the sequencers that carry it out.
@@ -132,6 +146,8 @@ struct Queue {
     held_by: Cause,
     /// Times of its stream in flight, if no other engine disturbs it.
     undisturbed: Undisturbed,
+    /// When the array could take the next product, if its operands were there and nothing limited it.
+    array_free: Picos,
     /// What the head asks for, once that was worked out.
     demand: Option<Demand>,
     /// When the head could issue, once all its producers are known to be done.
@@ -154,6 +170,7 @@ struct Candidate {
     /// When its producers are done, and the last of them.
     ready: Picos,
     cause: Cause,
+    producer: Option<u32>,
     /// When its functions are loaded.
     loaded: Picos,
     /// When it could issue if its ports were free.
@@ -207,11 +224,13 @@ impl<'a> Core<'a> {
             free: Picos::ZERO,
             held_by: Cause::None,
             undisturbed: Undisturbed::default(),
+            array_free: Picos::ZERO,
             demand: None,
             candidate: None,
             stale: true,
         });
-        let unknown = InstructionTime { issue: UNKNOWN, end: UNKNOWN, stall: Picos::ZERO, cause: Cause::None };
+        let (stall, cause, after) = (Picos::ZERO, Cause::None, After::Nothing);
+        let unknown = InstructionTime { issue: UNKNOWN, end: UNKNOWN, stall, cause, after };
         let mut made = Core {
             number,
             stream,
@@ -286,7 +305,7 @@ impl<'a> Core<'a> {
         }
         let instruction = self.stream.instruction(at);
         let triggers = instruction.opcode.is_transfer().then(|| trn3_isa::generation_of(instruction));
-        let (mut ready, mut cause) = (Picos::ZERO, Cause::None);
+        let (mut ready, mut cause, mut last) = (Picos::ZERO, Cause::None, None);
         for &producer in self.stream.producers(at) {
             let end = self.done[producer as usize];
             if end == UNKNOWN {
@@ -298,6 +317,7 @@ impl<'a> Core<'a> {
             if at > ready {
                 ready = at;
                 cause = engine.map_or(Cause::Dma, Cause::Engine);
+                last = Some(producer);
             }
         }
         // Loading a table is an instruction of its own in front of the one that needs it, and waits for no semaphore.
@@ -308,7 +328,7 @@ impl<'a> Core<'a> {
             Cost::Stream(_) | Cost::Activation(..) => self.streams.admits(wanted, queue.engine, &demand.ports),
             _ => (wanted, Cause::None),
         };
-        Some(Candidate { ready, cause, loaded, wanted, issue, port })
+        Some(Candidate { ready, cause, producer: last, loaded, wanted, issue, port })
     }
 
     /// An instance is done: queues that waited for it look again.

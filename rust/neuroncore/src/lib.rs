@@ -22,7 +22,7 @@ mod ports;
 mod stream;
 mod throttle;
 
-pub use crate::core::{ControlTime, InstructionTime, Mover, Schedule, ScheduleError, Ticket, schedule};
+pub use crate::core::{After, ControlTime, InstructionTime, Mover, Schedule, ScheduleError, Ticket, schedule};
 pub use ledger::{Cause, EngineTime, Wait};
 pub use stream::{CoreProgram, Instances};
 pub use throttle::ThrottleTime;

@@ -2,6 +2,7 @@
 
 use crate::builder::Fill;
 use crate::dependencies::Edges;
+use crate::liveness::{Lifetime, lifetimes};
 use crate::loops::Loop;
 use serde::{Deserialize, Serialize};
 use trn3_isa::{Finding, Instruction, RecordOptions, Tables};
@@ -160,6 +161,11 @@ impl Program {
     /// What instructions refer to by number.
     pub fn tables(&self) -> Tables<'_> {
         Tables { patterns: &self.patterns, tensors: &self.tensors }
+    }
+
+    /// Lifetimes of all tensors in program order; `None` for those that no instruction touches.
+    pub fn lifetimes(&self) -> Vec<Option<Lifetime>> {
+        lifetimes(self.tensors.len(), &self.instructions, &self.loops)
     }
 
     /// `file:line` of a line number.

@@ -73,6 +73,8 @@ spec_structs! {
         engines_per_core: u32,
         /// Queues of an engine.
         queues_per_engine: u32,
+        /// Bytes that a transfer should have on the average.
+        transfer_advised_bytes: u32,
         /// Classes of strict priority, where there are any.
         priority_classes: Option<u32>,
         /// Class of a transfer that asks for none.

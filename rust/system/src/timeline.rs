@@ -1,5 +1,6 @@
 //! Time: a Program on one core of a chip, and what the engines did meanwhile.
 
+use crate::tracks::FLOWS_MAX;
 use std::sync::Arc;
 use thiserror::Error;
 use trn3_dma::{Completion, DmaEngines, Mode, Route as DmaRoute, Shape, Side, Transfer as DmaTransfer};
@@ -73,7 +74,7 @@ pub struct Timeline {
     pub published_flops_per_s: f64,
     /// A core's share of the peak HBM bandwidth.
     pub hbm_bytes_per_s: f64,
-    completions: Vec<(u32, Completion)>,
+    pub(crate) completions: Vec<(u32, Completion)>,
 }
 
 /// Queues: each issuer has its own ring.
@@ -301,8 +302,9 @@ impl Timeline {
         self.routes.iter().map(bytes).sum()
     }
 
-    /// A trace: one thread an engine, one a DMA engine, a slice an instruction with its source line.
-    pub fn trace(&self, program: &Program) -> Trace {
+    /// A trace: one thread an engine, one a DMA engine, a slice an instruction with its source line; the critical path;
+    /// what is in SBUF and PSUM, and HBM's bandwidth. Arrows go from producers to consumers unless they are too many.
+    pub fn trace(&self, program: &Program, target: &Target) -> Trace {
         let mut trace = Trace::new();
         let core = "chip0.core0";
         let category = trace.intern("instruction");
@@ -345,8 +347,14 @@ impl Timeline {
             }
             last[number] = Some(slice);
         }
-        flows.into_iter().for_each(|(producer, consumer)| trace.flow(producer, consumer));
+        if flows.len() <= FLOWS_MAX {
+            flows.into_iter().for_each(|(producer, consumer)| trace.flow(producer, consumer));
+        }
         self.trace_dma(&mut trace, program, core);
+        let process = trace.process(core);
+        let critical = trace.thread(process, "critical path");
+        self.trace_critical(&mut trace, critical, program, &self.critical_path(program, target));
+        self.trace_memory(&mut trace, process, program, target);
         trace
     }
 
@@ -379,7 +387,7 @@ impl Timeline {
     }
 }
 
-fn location(trace: &mut Trace, program: &Program, line: u32) -> Option<trn3_sim::trace::SourceId> {
+pub(crate) fn location(trace: &mut Trace, program: &Program, line: u32) -> Option<trn3_sim::trace::SourceId> {
     let (file, line) = program.location(line).filter(|(_, line)| *line > 0)?;
     let file = trace.intern(file);
     Some(trace.source(SourceLocation { file, function: None, line }))

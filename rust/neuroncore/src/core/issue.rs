@@ -1,6 +1,6 @@
 //! What happens when an instruction issues: until when it keeps its engine and its consumers, and where the time went.
 
-use super::{Candidate, Core, InstructionTime, Schedule, UNKNOWN, Undisturbed};
+use super::{After, Candidate, Core, InstructionTime, Schedule, UNKNOWN, Undisturbed};
 use crate::array::Request;
 use crate::demand::Demand;
 use crate::ledger::Cause;
@@ -9,16 +9,25 @@ use trn3_isa::{Multiply, Stream};
 use trn3_sim::Picos;
 
 impl Core<'_> {
+    /// What decided when the head of a queue, which was just taken, could issue: its producers if they were there last.
+    fn after(&self, number: usize, candidate: &Candidate, producers_last: bool) -> After {
+        let queue = &self.queues[number];
+        // The head has moved on: the instance before the one that issues lies two back.
+        let before = queue.head.checked_sub(2).map_or(After::Nothing, |before| After::Engine(queue.instances[before]));
+        candidate.producer.filter(|_| producers_last).map_or(before, After::Result)
+    }
+
     /// Accounts for the time of a queue until its head issues.
     pub(super) fn begin(&mut self, number: usize, instance: u32, candidate: &Candidate) -> InstructionTime {
         self.settle(number);
+        let after = self.after(number, candidate, candidate.ready > self.queues[number].free.max(candidate.loaded));
         let (queue, ledger) = (&self.queues[number], &mut self.ledgers[number]);
         ledger.wait(instance, queue.free, queue.held_by);
         ledger.wait(instance, candidate.ready, candidate.cause);
         ledger.wait(instance, candidate.loaded, Cause::TableLoad);
         ledger.wait(instance, candidate.issue, candidate.port);
         let (stall, cause) = ledger.waited(instance);
-        InstructionTime { issue: candidate.issue, end: UNKNOWN, stall, cause }
+        InstructionTime { issue: candidate.issue, end: UNKNOWN, stall, cause, after }
     }
 
     /// An instance of a queue goes on at `start`, when the other core has come.
@@ -93,6 +102,10 @@ impl Core<'_> {
         demand: &Demand,
         cost: &Multiply,
     ) {
+        let queue = &self.queues[number];
+        let placed = candidate.ready + queue.clock.span(cost.load_latency + cost.load);
+        let kept = if queue.held_by == Cause::Interval { queue.array_free } else { queue.free.max(queue.array_free) };
+        let after = self.after(number, candidate, placed > kept);
         let (queue, ledger) = (&mut self.queues[number], &mut self.ledgers[number]);
         let mut ready = candidate.ready;
         if queue.held_by != Cause::Interval {
@@ -102,9 +115,10 @@ impl Core<'_> {
         let request = Request { instance, ready, cause: candidate.cause, interval_min: demand.interval_min };
         let product = self.array.take(&request, cost, ledger);
         queue.free = product.last_start;
+        queue.array_free = product.last_start + queue.clock.span(cost.stream + cost.overhead);
         queue.held_by = Cause::Interval;
         let (stall, cause) = product.waited;
-        self.times[instance as usize] = InstructionTime { issue: product.start, end: product.end, stall, cause };
+        self.times[instance as usize] = InstructionTime { issue: product.start, end: product.end, stall, cause, after };
         self.complete(instance as usize, product.end);
     }
 
