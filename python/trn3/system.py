@@ -57,7 +57,7 @@ class Run:
     def report(self) -> Report:
         """Time, engines, bytes and utilisation; made when first asked for."""
         if self._report is None:
-            self._report = Report(self.program, self.table, self.turns, self.seed)
+            self._report = Report(self.program, self.table, self.turns, self.seed, findings=self.findings)
         return self._report
 
 

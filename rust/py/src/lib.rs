@@ -6,6 +6,7 @@
 
 use pyo3::prelude::*;
 
+mod analysis;
 mod arguments;
 mod arrays;
 mod codec;

@@ -1,20 +1,21 @@
 //! `trn3._native.Timeline`: a Program in time.
 
+use crate::analysis;
 use crate::errors;
 use crate::program::Program;
 use crate::tables::{self, Table};
-use pyo3::exceptions::{PyIndexError, PyOSError, PyRuntimeError};
+use pyo3::exceptions::{PyIndexError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
-use trn3_mem::Violation;
-use trn3_sim::{Picos, Seed};
+use std::sync::{Arc, OnceLock};
+use trn3_mem::{Space, Violation};
+use trn3_sim::Seed;
 use trn3_spec::Target;
-use trn3_system::perfetto;
+use trn3_system::{CriticalPath, perfetto};
 
 /// A Program in time on one core.
 #[pyclass(frozen, module = "trn3._native")]
@@ -22,10 +23,17 @@ pub(crate) struct Timeline {
     whole: Arc<trn3_program::Program>,
     core: usize,
     timeline: trn3_system::Timeline,
+    target: Arc<Target>,
+    path: OnceLock<CriticalPath>,
     peer: Option<Py<Timeline>>,
 }
 
 impl Timeline {
+    /// The critical path, walked when first asked for.
+    fn path(&self) -> &CriticalPath {
+        self.path.get_or_init(|| self.timeline.critical_path(self.program(), &self.target))
+    }
+
     /// What this core runs.
     fn program(&self) -> &trn3_program::Program {
         self.whole.cores().nth(self.core).expect("the timeline was made for a core of the Program")
@@ -69,7 +77,7 @@ impl Timeline {
         seed: u64,
     ) -> PyResult<Timeline> {
         let whole = Arc::clone(&program.get().program);
-        let target = hardware(py, &whole, table.get())?;
+        let target = Arc::new(hardware(py, &whole, table.get())?.into_owned());
         let timelines = py.detach(|| {
             let paths: Option<Vec<_>> =
                 turns.map(|turns| turns.into_iter().map(|turns| trn3_program::Path { turns }).collect());
@@ -78,10 +86,16 @@ impl Timeline {
         let mut timelines = timelines.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         let peer = if timelines.len() > 1 { timelines.pop() } else { None };
         let timeline = timelines.pop().expect("a Program has a core");
-        let peer = peer
-            .map(|timeline| Py::new(py, Timeline { whole: Arc::clone(&whole), core: 1, timeline, peer: None }))
-            .transpose()?;
-        Ok(Timeline { whole, core: 0, timeline, peer })
+        let of_core = |core: usize, timeline, peer| Timeline {
+            whole: Arc::clone(&whole),
+            core,
+            timeline,
+            target: Arc::clone(&target),
+            path: OnceLock::new(),
+            peer,
+        };
+        let peer = peer.map(|timeline| Py::new(py, of_core(1, timeline, None))).transpose()?;
+        Ok(of_core(0, timeline, peer))
     }
 
     /// The timeline of the second core of a logical core, or None.
@@ -192,25 +206,57 @@ impl Timeline {
         Ok((time.issue.0, time.end.0, time.stall.0))
     }
 
-    /// ``(file, line, instructions, busy picoseconds)`` of each source line, longest first.
-    fn lines(&self) -> Vec<(String, u32, u64, u64)> {
-        let mut lines: std::collections::BTreeMap<u32, (u64, Picos)> = std::collections::BTreeMap::new();
-        let schedule = &self.timeline.schedule;
-        for (at, time) in schedule.times.iter().enumerate() {
-            let instruction = &self.program().instructions[schedule.instances.instruction(at)];
-            let entry = lines.entry(instruction.line).or_insert((0, Picos::ZERO));
-            entry.0 += 1;
-            entry.1 += time.end - time.issue;
-        }
-        let mut rows: Vec<_> = lines
-            .into_iter()
-            .map(|(line, (count, busy))| {
-                let (file, line) = self.program().location(line).unwrap_or(("<unknown>", 0));
-                (file.to_string(), line, count, busy.0)
-            })
-            .collect();
-        rows.sort_by(|a, b| b.3.cmp(&a.3).then_with(|| (&a.0, a.1).cmp(&(&b.0, b.1))));
-        rows
+    /// Instructions of this core's Program, and how many ran with every turn of a loop counted.
+    #[getter]
+    fn instructions(&self) -> (usize, usize) {
+        (self.program().instructions.len(), self.timeline.schedule.instances.len())
+    }
+
+    /// ``(file, line, figures)`` of each source line, the longest in flight first.
+    fn lines<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let lines = py.detach(|| self.timeline.lines(self.program(), &self.target, self.path()));
+        analysis::lines(py, self.program(), &lines)
+    }
+
+    /// Sums of the critical path by resource, by step, and by both with instruction and line.
+    fn critical_sums<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let path = py.detach(|| self.path());
+        analysis::critical_sums(py, self.program(), &self.timeline, path)
+    }
+
+    /// The segments of the critical path in columns; neighbours shorter than ``shortest_ps`` together are joined.
+    #[pyo3(signature = (shortest_ps = 0))]
+    fn critical_segments<'py>(&self, py: Python<'py>, shortest_ps: u64) -> PyResult<Bound<'py, PyDict>> {
+        let path = py.detach(|| self.path());
+        analysis::critical_segments(py, self.program(), &self.timeline, path, shortest_ps)
+    }
+
+    /// Sizes of transfers and descriptors by power of two, and the busy time of each DMA engine.
+    fn transfers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        analysis::transfers(py, &self.timeline)
+    }
+
+    /// ``(read, written)`` HBM bytes in each of ``bins`` equal spans of the run.
+    fn hbm_traffic(&self, bins: usize) -> Vec<(u64, u64)> {
+        self.timeline.hbm_traffic(bins).into_iter().map(|bytes| (bytes.read, bytes.written)).collect()
+    }
+
+    /// The run's point under the roofline.
+    fn roofline<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        analysis::roofline(py, self.program(), &self.timeline, &self.target)
+    }
+
+    /// What lies in ``sbuf`` or ``psum``: capacity, peak and owners, curves of at most about ``limit`` points, and the
+    /// ``limit`` largest tensors.
+    fn occupancy<'py>(&self, py: Python<'py>, space: &str, limit: usize) -> PyResult<Bound<'py, PyDict>> {
+        let space = Space::from_name(space).filter(|space| space.is_on_chip());
+        let space = space.ok_or_else(|| PyValueError::new_err("occupancy: the space is sbuf or psum"))?;
+        analysis::occupancy(py, self.program(), &self.timeline, &self.target, space, limit)
+    }
+
+    /// ``(row, blocks)`` of the timeline, the blocks in columns; about ``limit`` blocks at most, short ones joined.
+    fn blocks<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Bound<'py, PyList>> {
+        analysis::blocks(py, self.program(), &self.timeline, limit)
     }
 
     /// Writes the timeline as a Perfetto trace; a file of that name is replaced in one step.
@@ -220,7 +266,7 @@ impl Timeline {
         let temporary = PathBuf::from(temporary);
         let write = || -> std::io::Result<()> {
             let mut out = BufWriter::new(File::create(&temporary)?);
-            perfetto::write(&self.timeline.trace(self.program()), &mut out)?;
+            perfetto::write(&self.timeline.trace(self.program(), &self.target), &mut out)?;
             out.flush()?;
             std::fs::rename(&temporary, &path)
         };
