@@ -1,7 +1,7 @@
 """Multiply matrices larger than the array, and look at where the time goes.
 
-``python examples/tiled_matmul.py [DIRECTORY]`` writes the timeline there (default: out); https://ui.perfetto.dev opens
-it.
+``python examples/tiled_matmul.py [DIRECTORY]`` writes the report there (default: out) as a page for a browser, and the
+timeline, which https://ui.perfetto.dev opens.
 """
 
 import pathlib
@@ -51,7 +51,9 @@ def main():
     directory.mkdir(parents=True, exist_ok=True)
     trace = directory / "tiled_matmul.perfetto-trace"
     run.report.write_perfetto(trace)
-    print(f"\ntimeline: {trace}")
+    page = directory / "tiled_matmul.html"
+    run.report.write_html(page)
+    print(f"\nreport: {page}\ntimeline: {trace}")
 
 
 if __name__ == "__main__":

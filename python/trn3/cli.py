@@ -109,16 +109,26 @@ def run(
         list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="What the script finds in sys.argv.")
     ] = None,
     report: Annotated[bool, typer.Option("--report", help="Print the report of each kernel's last call.")] = False,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Write each report there: page (HTML), figures (JSON), Perfetto trace."
+        ),
+    ] = None,
 ) -> None:
     """Run a script with ``nki`` on the emulator; options of the script go after ``--``."""
     from trn3 import launch
 
     runs = launch.run_script(script, arguments or [])
+    last = {run.program.kernel: run for run in runs}
     if report:
-        for kernel in dict.fromkeys(run.program.kernel for run in runs):
-            print([run for run in runs if run.program.kernel == kernel][-1].report.to_text())
+        for each in last.values():
+            each.report.print()
     elif runs:
         print(launch.summary(runs), file=sys.stderr)
+    if out is not None:
+        for path in launch.write_reports(last, out):
+            print(path, file=sys.stderr)
 
 
 COMMANDS: list[Callable[..., None]] = [spec, demo, run]

@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import re
 import runpy
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trn3 import nki
@@ -127,6 +128,36 @@ def run_script(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> l
             if left.code not in (None, 0):
                 raise
     return runs
+
+
+def write_reports(runs: Mapping[str, Run], folder: str | os.PathLike[str]) -> list[str]:
+    """Write the report of each run as a page, as JSON and as a Perfetto trace.
+
+    Parameters
+    ----------
+    runs : mapping of str to Run
+        Runs by kernel; the files are called after it.
+    folder : path
+        Where the files go; made if it is not there.
+
+    Returns
+    -------
+    list of str
+        The files.
+    """
+    os.makedirs(folder, exist_ok=True)
+    written = []
+    for kernel, run in runs.items():
+        name = re.sub(r"[^\w.-]", "_", kernel)
+        page, figures, trace = (
+            os.path.join(folder, f"{name}.{ending}") for ending in ("html", "json", "perfetto-trace")
+        )
+        run.report.write_html(page)
+        with open(figures, "w", encoding="utf-8") as out:
+            out.write(run.report.to_json())
+        run.report.write_perfetto(trace)
+        written += [page, figures, trace]
+    return written
 
 
 def summary(runs: Sequence[Run]) -> str:

@@ -77,5 +77,9 @@ def test_the_command(script):
     assert "kernel: 2 calls" in done.stderr
     done = subprocess.run([*command[:4], "--report", str(script)], capture_output=True, text=True, check=True)
     assert "MFU" in done.stdout
+    out = script.parent / "out"
+    done = subprocess.run([*command[:4], "--out", str(out), str(script)], capture_output=True, text=True, check=True)
+    assert sorted(path.name for path in out.iterdir()) == ["kernel.html", "kernel.json", "kernel.perfetto-trace"]
+    assert str(out / "kernel.html") in done.stderr
     done = subprocess.run([*command[:4], "absent.py"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "trn3: run: absent.py: no such file [run.script]\n")
