@@ -55,7 +55,7 @@ ELSEWHERE = {
     "register.frozen": "../nki/test_loops.py",
     "register.element": "../nki/test_loops.py",
     "matmul.transpose_identity": "test_nc_transpose.py",
-    "dma_copy.index_bounds": "test_dma_copy.py",
+    "dma.index_bounds": "test_dma_copy.py",
     "operand.free_dims_max": "a view has at most 5 dimensions: tensor.view",
     "argument.unimplemented": "no instruction has such an argument",
     "output.unwritten": "below",
@@ -82,12 +82,12 @@ ELSEWHERE = {
     "tensor_copy.scalar_engine": "test_generations.py",
     "tensor_scalar.scalar_engine_generation": "test_generations.py",
     "operand.operator_generation": "test_generations.py",
-    "dma_copy.priority_generation": "test_generations.py",
+    "dma.priority_generation": "test_generations.py",
     "cores.generation": "test_generations.py",
     "nonzero_with_count.generation": "test_generations.py",
     "sendrecv.direct_generation": "test_generations.py",
-    "dma_copy.hwdge_generation": "test_generations.py",
-    "dma_copy.indirect_generation": "test_generations.py",
+    "dma.hwdge_generation": "test_generations.py",
+    "dma.indirect_generation": "test_generations.py",
 }
 
 

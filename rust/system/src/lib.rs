@@ -5,6 +5,7 @@
 
 mod cores;
 mod interpreter;
+mod launch_dma;
 mod options;
 mod timeline;
 
