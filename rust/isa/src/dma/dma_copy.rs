@@ -3,7 +3,7 @@
 use crate::arguments::{Arguments, Parameter, Use};
 use crate::context::{Context, broken};
 use crate::cost::{Cost, Movement};
-use crate::dma::indirect::{self, INDEX, INDEX_BOUNDS, Rows};
+use crate::dma::indirect::{self, INDEX, INDEX_BOUNDS, RowsByIndex};
 use crate::dma::issue::{self, GATHER, Makers, SCATTER};
 use crate::dma::traffic;
 use crate::instruction::{Engine, Instruction};
@@ -128,7 +128,7 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
         (Some(index), None) => {
             instruction.flags |= SCATTER;
             context.reads(&mut instruction, 2, index);
-            // Rows that are not named keep their bytes: what a scatter writes is not known while recording.
+            // RowsByIndex that are not named keep their bytes: what a scatter writes is not known while recording.
             instruction.reads |= 1;
             instruction.dynamic |= 1;
         }
@@ -152,7 +152,7 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
         return machine.copy(&dst, &src);
     }
     let gathers = instruction.flags & GATHER != 0;
-    let rows = Rows::new(instruction, machine, if gathers { &src } else { &dst }, &index);
+    let rows = RowsByIndex::new(instruction, machine, if gathers { &src } else { &dst }, &index);
     let other = machine.tables.geometry(if gathers { &dst } else { &src });
     let row = rows.row_elements();
     let cast = machine.options.cast;

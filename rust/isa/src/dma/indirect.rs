@@ -1,4 +1,4 @@
-//! Rows named by an index: the leading coordinate of an HBM view comes from a tile of row numbers (`vector_offset`).
+//! RowsByIndex named by an index: the leading coordinate of an HBM view comes from a tile of row numbers (`vector_offset`).
 
 use crate::context::broken;
 use crate::dma::issue::{self, SCATTER};
@@ -34,14 +34,14 @@ pub(super) fn check_index(view: &View, name: &'static str) -> Result<(), Violati
 }
 
 /// The rows of an operand by index, when the instruction runs.
-pub(super) struct Rows {
+pub(super) struct RowsByIndex {
     /// Row numbers, in the order of the pattern's rows.
     pub numbers: Vec<u32>,
     /// The operand's own geometry, of which the leading stride means nothing.
     geometry: Geometry,
     /// Elements between two rows of the tensor.
     stride: i64,
-    /// Rows and elements of the tensor.
+    /// RowsByIndex and elements of the tensor.
     limit: u32,
     elements: i64,
     /// Lowest and highest element of a row of the pattern, from its start.
@@ -50,9 +50,14 @@ pub(super) struct Rows {
     skips: bool,
 }
 
-impl Rows {
+impl RowsByIndex {
     /// Those of `operand`, with the numbers in the tile `index` in its order.
-    pub(super) fn new(instruction: &Instruction, machine: &Machine<'_>, operand: &Operand, index: &Operand) -> Rows {
+    pub(super) fn new(
+        instruction: &Instruction,
+        machine: &Machine<'_>,
+        operand: &Operand,
+        index: &Operand,
+    ) -> RowsByIndex {
         let tile = machine.tile(index);
         let mut numbers = vec![0; tile.geometry.elements()];
         tile.read_words(0, &mut numbers);
@@ -61,7 +66,7 @@ impl Rows {
         let size = geometry.dtype.size_bytes();
         let limit = tensor.shape[0];
         let ends = geometry.dims[1..].iter().map(|dim| dim.stride * (i64::from(dim.count) - 1));
-        Rows {
+        RowsByIndex {
             numbers,
             stride: (tensor.bytes() / u64::from(limit)) as i64 / size as i64,
             limit,
@@ -74,7 +79,7 @@ impl Rows {
     }
 
     /// The same with the numbers read column by column from an index tile of so many rows.
-    pub(super) fn by_columns(mut self, index_rows: usize) -> Rows {
+    pub(super) fn by_columns(mut self, index_rows: usize) -> RowsByIndex {
         let columns = self.numbers.len() / index_rows;
         let places = (0..columns).flat_map(|column| (0..index_rows).map(move |row| row * columns + column));
         self.numbers = places.map(|place| self.numbers[place]).collect();
