@@ -387,13 +387,13 @@ CASES = [
         "src",
     ),
     case(
-        "dma_copy.priority",
+        "dma.priority",
         lambda: nisa.dma_copy(sbuf(4, 6), sbuf(4, 6), priority=3),
         lambda: nisa.dma_copy(sbuf(4, 6), sbuf(4, 6), priority=4),
         "priority",
     ),
     case(
-        "dma_copy.priority_generation",
+        "dma.priority_generation",
         lambda: nisa.dma_copy(sbuf(4, 6), sbuf(4, 6)),
         lambda: nisa.dma_copy(sbuf(4, 6), sbuf(4, 6), priority=0),
         "priority",
@@ -401,19 +401,19 @@ CASES = [
         options={"target": "trn2"},
     ),
     case(
-        "dma_copy.hwdge",
+        "dma.dge_mode",
         lambda: nisa.dma_copy(sbuf(4, 6), sbuf(4, 6), dge_mode=nisa.dge_mode.hwdge),
         lambda: nisa.dma_copy(sbuf(4, 6), sbuf(4, 6, dtype=E5), dge_mode=nisa.dge_mode.hwdge),
         "dge_mode",
     ),
     case(
-        "dma_copy.index",
+        "dma.index",
         lambda: nisa.dma_copy(sbuf(4, 6), filled(8, 6).ap([[6, 4], [1, 6]], vector_offset=sbuf(4, 1, dtype=nl.int32))),
         lambda: nisa.dma_copy(sbuf(4, 6), filled(8, 6).ap([[6, 4], [1, 6]], vector_offset=sbuf(4, 1, dtype=nl.int16))),
         "src",
     ),
     case(
-        "dma_copy.index",
+        "dma.index",
         lambda: None,
         lambda: nisa.dma_copy(sbuf(4, 6), filled(8, 6).ap([[6, 4], [1, 6]], vector_offset=sbuf(5, 1, dtype=nl.int32))),
         "src",

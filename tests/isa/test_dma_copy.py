@@ -112,7 +112,7 @@ def test_an_index_out_of_bounds_is_an_error_or_a_row_left_alone(bad, direction):
     with pytest.raises(errors.RuleError) as caught:
         execute(body(nisa.oob_mode.error), table, tile, index, spaces="hss")
     error = caught.value
-    assert (error.rule, error.instruction) == ("dma_copy.index_bounds", "dma_copy")
+    assert (error.rule, error.instruction) == ("dma.index_bounds", "dma_copy")
     assert str(bad) in error.value and "4" in error.limit and error.where.startswith(__file__)
     got = execute(body(nisa.oob_mode.skip), table, tile, index, spaces="hss")
     if direction == "gather":
@@ -211,7 +211,7 @@ def test_rows_by_index_count_from_the_start_of_the_view():
 def test_a_row_past_the_tensor_is_refused_or_skipped_from_a_view_too():
     with pytest.raises(errors.RuleError) as caught:
         gathered([0, 1, 2, 3, 4, 5, 6, 16])
-    assert caught.value.rule == "dma_copy.index_bounds"
+    assert caught.value.rule == "dma.index_bounds"
     got, x = gathered([0, 1, 2, 3, 4, 5, 6, 16], nisa.oob_mode.skip)
     np.testing.assert_array_equal(got[:7], x[4:11])
     np.testing.assert_array_equal(got[7], 0)

@@ -164,15 +164,15 @@ DIFFERENCES = [
         "descriptors by hardware",
         lambda: nisa.dma_copy(sbuf(4, 6), hbm(4, 6), dge_mode=nisa.dge_mode.hwdge),
         V3 + V4,
-        "dma_copy.hwdge_generation",
+        "dma.hwdge_generation",
     ),
-    Difference("gathers", gather, V3 + V4, "dma_copy.indirect_generation"),
-    Difference("scatters", scatter, V3 + V4, "dma_copy.indirect_generation"),
+    Difference("gathers", gather, V3 + V4, "dma.indirect_generation"),
+    Difference("scatters", scatter, V3 + V4, "dma.indirect_generation"),
     Difference(
         "priorities",
         lambda: nisa.dma_copy(sbuf(4, 6), sbuf(4, 6), priority=1),
         V4,
-        "dma_copy.priority_generation",
+        "dma.priority_generation",
     ),
     # Memories
     Difference(

@@ -8,10 +8,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 import rule_cases
+import rule_cases_dma
 import rule_cases_gpsimd
 import rule_cases_vector
 import rule_tiles
 from rule_cases import CASES as GENERAL_CASES
+from rule_cases_dma import DMA_CASES
 from rule_cases_gpsimd import GPSIMD_CASES
 from rule_cases_vector import VECTOR_CASES
 from rule_tiles import X
@@ -20,8 +22,8 @@ from trn3 import _native, errors, nki
 from trn3.nki import isa as nisa
 from trn3.nki import language as nl
 
-CASES = [*GENERAL_CASES, *VECTOR_CASES, *GPSIMD_CASES]
-FILES = [module.__file__ for module in (rule_cases, rule_cases_gpsimd, rule_cases_vector, rule_tiles)]
+CASES = [*GENERAL_CASES, *VECTOR_CASES, *GPSIMD_CASES, *DMA_CASES]
+FILES = [module.__file__ for module in (rule_cases, rule_cases_dma, rule_cases_gpsimd, rule_cases_vector, rule_tiles)]
 
 ELSEWHERE = {
     "local_gather.bounds": "test_search_and_statistics.py",
@@ -55,7 +57,8 @@ ELSEWHERE = {
     "register.frozen": "../nki/test_loops.py",
     "register.element": "../nki/test_loops.py",
     "matmul.transpose_identity": "test_nc_transpose.py",
-    "dma_copy.index_bounds": "test_dma_copy.py",
+    "dma.index_bounds": "test_dma_copy.py",
+    "dma_compute.duplicates": "test_dma_compute.py",
     "operand.free_dims_max": "a view has at most 5 dimensions: tensor.view",
     "argument.unimplemented": "no instruction has such an argument",
     "output.unwritten": "below",
@@ -82,12 +85,12 @@ ELSEWHERE = {
     "tensor_copy.scalar_engine": "test_generations.py",
     "tensor_scalar.scalar_engine_generation": "test_generations.py",
     "operand.operator_generation": "test_generations.py",
-    "dma_copy.priority_generation": "test_generations.py",
+    "dma.priority_generation": "test_generations.py",
     "cores.generation": "test_generations.py",
     "nonzero_with_count.generation": "test_generations.py",
     "sendrecv.direct_generation": "test_generations.py",
-    "dma_copy.hwdge_generation": "test_generations.py",
-    "dma_copy.indirect_generation": "test_generations.py",
+    "dma.hwdge_generation": "test_generations.py",
+    "dma.indirect_generation": "test_generations.py",
 }
 
 

@@ -52,7 +52,7 @@ def test_a_row_outside_of_its_table_is_refused():
     ids[0][1] = len(tables[0])
     with pytest.raises(RuleError) as raised:
         trn3.run(kernels.embedding, *ids, *tables, gamma, beta, EPS)
-    assert raised.value.rule == "dma_copy.index_bounds"
+    assert raised.value.rule == "dma.index_bounds"
 
 
 def test_tables_of_different_models_are_refused():

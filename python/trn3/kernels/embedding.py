@@ -43,7 +43,7 @@ def embedding(
     Raises
     ------
     RuleError
-        kernel.shape; when run, dma_copy.index_bounds for a row that a table does not have.
+        kernel.shape; when run, dma.index_bounds for a row that a table does not have.
 
     Notes
     -----

@@ -25,8 +25,10 @@ __all__ = [
     "bn_stats",
     "core_barrier",
     "dge_mode",
+    "dma_compute",
     "dma_copy",
     "dma_engine",
+    "dma_transpose",
     "engine",
     "get_nc_version",
     "gpsimd_engine",
@@ -1355,9 +1357,8 @@ def dma_copy(
     Raises
     ------
     RuleError
-        dma_copy.size, dma_copy.cast, dma_copy.priority, dma_copy.priority_generation, dma_copy.hwdge,
-        dma_copy.hwdge_generation, dma_copy.indirect_generation, dma_copy.index, dma_copy.index_bounds, or a rule of
-        all operands.
+        dma_copy.size, dma_copy.cast, dma.priority, dma.priority_generation, dma.dge_mode, dma.hwdge_generation,
+        dma.indirect_generation, dma.index, dma.index_bounds, or a rule of all operands.
 
     Notes
     -----
@@ -1365,6 +1366,105 @@ def dma_copy(
     nki/get-started/about/nki-dma-overview.rst.
     """
     _emit(29, name, dst, src, priority, oob_mode, dge_mode, engine)
+    return NkiInstruction(name)
+
+
+def dma_transpose(
+    dst: Any,
+    src: Any,
+    axes: Any = None,
+    priority: Any = None,
+    dge_mode: Any = dge_mode.unknown,
+    oob_mode: Any = oob_mode.error,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Transposes on the way: axis k of ``dst`` is axis ``axes[k]`` of ``src``, bit by bit.
+
+    Two dimensions are swapped (axes (1, 0)), three are reversed (2, 1, 0), of four the outermost and the innermost
+    are swapped (3, 1, 2, 0). With ``src.ap(..., vector_offset=v)`` the rows of an HBM tensor are gathered first: row
+    r is row ``v.T.flatten()[r]``. HBM to SBUF runs at up to 0.9 of the rate of a copy, SBUF to SBUF at 0.5; half as
+    fast unless dst has a multiple of 128 partitions and of 16 elements in its last dimension.
+
+    Parameters
+    ----------
+    dst
+        SBUF, exactly the transposed shape of src, its data type. HBM is accepted with a finding.
+    src
+        SBUF or HBM, two to four dimensions.
+    axes
+        (1, 0), (2, 1, 0) or (3, 1, 2, 0), the one that suits the rank of src; None is that one.
+    priority
+        Service class 0 (most urgent) to 3, from v4.
+    dge_mode
+        dge_mode.hwdge, none or unknown (hwdge where the shape suits it); by index swdge or unknown.
+    oob_mode
+        By index or with scalar_offset: oob_mode.skip leaves what is outside the tensor as it was.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        dma_transpose.axes, dma_transpose.shape, dma_transpose.dtype, dma_transpose.dst_space, dma_transpose.hwdge,
+        dma_transpose.index, dma_transpose.oob_mode, dma.priority, dma.priority_generation, dma.dge_mode,
+        dma.hwdge_generation, dma.indirect_generation, dma.index_bounds, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: sync, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, dma_transpose;
+    nki/deep-dives/nki-dge.rst.
+    """
+    _emit(30, name, dst, src, axes, priority, dge_mode, oob_mode)
+    return NkiInstruction(name)
+
+
+def dma_compute(
+    dst: Any,
+    srcs: Any,
+    reduce_op: Any,
+    scales: Any = None,
+    unique_indices: Any = True,
+    oob_mode: Any = oob_mode.error,
+    name: str | None = None,
+) -> NkiInstruction:
+    """Adds tiles on their way: ``dst = cast(srcs[0] + srcs[1] + ...)``, element by element in flattened order.
+
+    The sum is FP32, taken from the first source to the last, and converted once; with one source it is a cast. With
+    ``vector_offset`` it has two sources and adds rows in place: ``dst[v] = dst[v] + data`` for ``srcs`` of the same
+    view and the data (scatter), ``dst = dst + src[v]`` (gather). With unique_indices=False equal rows of a scatter
+    are added one after the other; with True each adds to what was there before, and the last one stays. It moves at
+    half the rate of a copy, every source counted; adding BF16 or FP32 to a tile in SBUF at the full rate from v4.
+
+    Parameters
+    ----------
+    dst
+        SBUF or HBM, any shape of as many elements as each source; no packed type.
+    srcs
+        A list of 1 to 16 tiles in SBUF or HBM.
+    reduce_op
+        nl.add.
+    scales
+        None, or 1.0 for each source.
+    unique_indices
+        Whether no row of a scatter is named twice. False is accepted with a finding.
+    oob_mode
+        What a row index outside the tensor does: oob_mode.error or oob_mode.skip (the row keeps its old bytes).
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        dma_compute.sources_max, dma_compute.size, dma_compute.operator, dma_compute.scales, dma_compute.dtype,
+        dma_compute.static, dma_compute.by_index, dma_compute.in_place, dma_compute.unique_indices,
+        dma_compute.duplicates, dma.indirect_generation, dma.index, dma.index_bounds, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: sync, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, dma_compute;
+    nki/guides/architecture/trainium3_arch.rst.
+    """
+    _emit(31, name, dst, srcs, reduce_op, scales, unique_indices, oob_mode)
     return NkiInstruction(name)
 
 
@@ -1399,7 +1499,7 @@ def core_barrier(
     Engines: gpsimd, tensor, vector, scalar, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, core_barrier; nki/get-started/about/lnc.rst.
     """
-    _emit(30, name, data, cores, engine)
+    _emit(32, name, data, cores, engine)
     return NkiInstruction(name)
 
 
@@ -1444,7 +1544,7 @@ def sendrecv(
     -----
     Engines: sync, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, sendrecv.
     """
-    _emit(31, name, src, dst, send_to_rank, recv_from_rank, pipe_id, dma_engine)
+    _emit(33, name, src, dst, send_to_rank, recv_from_rank, pipe_id, dma_engine)
     return NkiInstruction(name)
 
 
@@ -1477,7 +1577,7 @@ def register_move(
     Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, register_move.
     """
-    _emit(32, name, dst, src)
+    _emit(34, name, dst, src)
     return NkiInstruction(name)
 
 
@@ -1509,7 +1609,7 @@ def register_load(
     Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, register_load.
     """
-    _emit(33, name, dst, src)
+    _emit(35, name, dst, src)
     return NkiInstruction(name)
 
 
@@ -1541,5 +1641,5 @@ def register_store(
     Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, register_store.
     """
-    _emit(34, name, dst, src)
+    _emit(36, name, dst, src)
     return NkiInstruction(name)

@@ -18,7 +18,7 @@ fn run(spec: &Arc<DmaSpec>, queues: u8, bytes: u64) -> DmaEngines {
     let mut trigger = Picos::ZERO;
     for i in 0..TRANSFERS {
         let transfer = Transfer::new(shape, Mode::Hardware, (i % u64::from(queues)) as u8);
-        dma.submit(trigger, &transfer).expect("the transfer is possible");
+        dma.submit(0, trigger, &transfer).expect("the transfer is possible");
         trigger += spec.issue_interval(transfer.mode, &shape);
         while dma.next_completion(trigger).is_some() {}
     }

@@ -2,11 +2,15 @@
 //!
 //! The engine serves packets. A packet is one or more descriptors of a job, or the semaphore write that ends it; a
 //! packet that was started completes. While only one queue has work that may go next, the engine takes all of the
-//! job at once; if a rival becomes ready, that service is cut back to the packet under way. The result is the same,
-//! to the picosecond, as serving packet by packet ([`Batching::Never`], the reference).
+//! job's data at once; if a rival becomes ready, that service is cut back to the packet under way. The result is the
+//! same, to the picosecond, as serving packet by packet ([`Batching::Never`], the reference).
+//!
+//! A stack of HBM that is asked for more than it has slows an engine down while it moves data. A job's progress is kept
+//! in 2⁻³² ps of the time that it would take undisturbed; a descriptor ends at the first picosecond at which the progress
+//! covers it, and what is more than that counts for the next descriptor.
 //!
 //! Invariants: a queue is first in, first out; what becomes ready at a moment competes for the service that starts at
-//! that moment.
+//! that moment; progress depends on the rates alone, not on how often it is looked at.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,6 +19,7 @@ use trn3_sim::Picos;
 
 use crate::plan::Plan;
 use crate::spec::{Arbitration, DmaSpec};
+use crate::stack::WHOLE;
 
 /// Whether an engine may take more than one packet at a time where that changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +43,8 @@ pub(crate) struct Job {
     pub packet_descriptors: u32,
     /// Descriptors served. The semaphore write counts as one more, after the last.
     served: u64,
+    /// Undisturbed time of the data moved so far, in 2⁻³² ps.
+    progress: u128,
     start: Option<Picos>,
     busy: Picos,
 }
@@ -45,7 +52,7 @@ pub(crate) struct Job {
 impl Job {
     pub(crate) fn new(slot: usize, share: Option<(Arc<Plan>, u64)>, class: u8, packet_descriptors: u32) -> Job {
         let (plan, repeats) = share.map_or((None, 0), |(plan, repeats)| (Some(plan), repeats));
-        Job { slot, plan, repeats, class, packet_descriptors, served: 0, start: None, busy: Picos::ZERO }
+        Job { slot, plan, repeats, class, packet_descriptors, served: 0, progress: 0, start: None, busy: Picos::ZERO }
     }
 
     /// Number of data descriptors.
@@ -53,9 +60,16 @@ impl Job {
         self.plan.as_ref().map_or(0, |plan| plan.descriptors() * self.repeats)
     }
 
-    /// Time of the first `count` data descriptors.
-    fn time_of(&self, count: u64) -> Picos {
-        self.plan.as_ref().map_or(Picos::ZERO, |plan| plan.time_of(count))
+    /// Progress that covers the first `count` data descriptors.
+    fn progress_of(&self, count: u64) -> u128 {
+        let time = self.plan.as_ref().map_or(Picos::ZERO, |plan| plan.time_of(count));
+        u128::from(time.0) * u128::from(WHOLE)
+    }
+
+    /// The least number of data descriptors that more progress than `progress` is needed for.
+    fn count_past(&self, progress: u128) -> u64 {
+        let time = Picos((progress / u128::from(WHOLE)) as u64 + 1);
+        self.plan.as_ref().map_or(0, |plan| plan.count_by(time))
     }
 
     /// The first end of a packet at or after `count` descriptors.
@@ -89,17 +103,19 @@ struct Queue {
     ready_at: Picos,
 }
 
-/// Packets `from..to` of a queue's head, being served.
+/// Packets `from..to` of a queue's head, being served: data descriptors, or the semaphore write alone.
 #[derive(Clone, Copy, Debug)]
 struct Service {
     queue: usize,
     from: u64,
     to: u64,
     start: Picos,
-    end: Picos,
+    /// Up to when the job's progress is known.
+    since: Picos,
+    is_data: bool,
 }
 
-/// What the caller must do after a decision: nothing, or come back when the service ends.
+/// When the service under way ends, unless something changes; the caller must come back then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Serve {
     pub end: Picos,
@@ -113,7 +129,11 @@ pub(crate) struct Engine {
     waiting: u64,
     last_served: usize,
     service: Option<Service>,
-    /// Number of services begun or cut back; ends that were announced earlier are stale.
+    /// How fast data move, against [`WHOLE`].
+    rate: u64,
+    /// The rate before the last moment at which it changed.
+    rate_before: u64,
+    /// Number of services begun or changed; ends that were announced earlier are stale.
     generation: u32,
 }
 
@@ -124,6 +144,8 @@ impl Engine {
             waiting: 0,
             last_served: usize::from(spec.queues()).saturating_sub(1),
             service: None,
+            rate: WHOLE,
+            rate_before: WHOLE,
             generation: 0,
         }
     }
@@ -144,18 +166,18 @@ impl Engine {
 
     /// Ends the service under way. Returns the job if that was its last packet, and when the queue's next head becomes
     /// ready if it has one.
-    pub(crate) fn finish(&mut self, spec: &DmaSpec) -> (Option<Finished>, Option<Picos>) {
+    pub(crate) fn finish(&mut self, spec: &DmaSpec, now: Picos) -> (Option<Finished>, Option<Picos>) {
+        self.note_progress(now);
         let service = self.service.take().expect("a service that ends was under way");
         let queue = &mut self.queues[service.queue];
         let job = queue.jobs.front_mut().expect("a queue that is served has a head");
         job.served = service.to;
-        job.busy += service.end - service.start;
-        if service.to <= job.descriptors() {
+        job.busy += now - service.start;
+        if service.is_data {
             return (None, None);
         }
         let job = queue.jobs.pop_front().expect("the head was just looked at");
-        let semaphore_start = service.end - spec.semaphore_write();
-        queue.ready_at = service.end.max(semaphore_start + spec.gap());
+        queue.ready_at = now.max(service.start + spec.gap());
         let wake = (!queue.jobs.is_empty()).then_some(queue.ready_at);
         if queue.jobs.is_empty() {
             self.waiting &= !(1 << service.queue);
@@ -163,15 +185,57 @@ impl Engine {
         let start = job.start.expect("a finished job was started");
         let first_byte = (job.descriptors() > 0).then_some(start);
         let busy = job.busy;
-        (Some(Finished { job, start, first_byte, end: service.end, busy }), wake)
+        (Some(Finished { job, start, first_byte, end: now, busy }), wake)
     }
 
-    /// Decides what to serve, once everything that happens at `now` is known.
-    pub(crate) fn decide(&mut self, spec: &DmaSpec, batching: Batching, now: Picos) -> Option<Serve> {
+    /// Decides what to serve, once everything that happens at `now` is known; whether an end must be announced.
+    pub(crate) fn decide(&mut self, spec: &DmaSpec, batching: Batching, now: Picos) -> bool {
         match self.service {
             Some(service) => self.cut_back(spec, service, now),
             None => self.begin(spec, batching, now),
         }
+    }
+
+    /// The share of a stack of HBM that the service under way asks for, in 2⁻³².
+    pub(crate) fn demand(&self) -> u64 {
+        let Some(service) = self.service.filter(|service| service.is_data) else { return 0 };
+        self.queues[service.queue].jobs[0].plan.as_ref().map_or(0, |plan| plan.demand())
+    }
+
+    /// From `now` on data move at that rate; whether an end must be announced anew.
+    pub(crate) fn set_rate(&mut self, now: Picos, rate: u64) -> bool {
+        if rate == self.rate {
+            return false;
+        }
+        self.note_progress(now);
+        self.rate = rate;
+        self.service.is_some_and(|service| service.is_data)
+    }
+
+    fn note_progress(&mut self, now: Picos) {
+        if let Some(service) = &mut self.service
+            && service.is_data
+            && now > service.since
+        {
+            let job = &mut self.queues[service.queue].jobs[0];
+            job.progress += u128::from(self.rate) * u128::from((now - service.since).0);
+            service.since = now;
+            self.rate_before = self.rate;
+        }
+    }
+
+    /// When the service under way ends if nothing changes.
+    pub(crate) fn announce(&mut self, spec: &DmaSpec) -> Serve {
+        let service = self.service.expect("what ends was begun");
+        self.generation = self.generation.wrapping_add(1);
+        let end = if service.is_data {
+            let job = &self.queues[service.queue].jobs[0];
+            let left = job.progress_of(service.to).saturating_sub(job.progress);
+            service.since + time_at(left, self.rate)
+        } else {
+            service.start + spec.semaphore_write()
+        };
+        Serve { end, generation: self.generation }
     }
 
     /// The ready queues, as bits, and those among them that may go next.
@@ -197,10 +261,10 @@ impl Engine {
         ready
     }
 
-    fn begin(&mut self, spec: &DmaSpec, batching: Batching, now: Picos) -> Option<Serve> {
+    fn begin(&mut self, spec: &DmaSpec, batching: Batching, now: Picos) -> bool {
         let ready = self.ready(spec, now);
         if ready == 0 {
-            return None;
+            return false;
         }
         // The next set bit after the queue served last, cyclically.
         let after = ready & !(u64::MAX >> (63 - self.last_served as u32));
@@ -208,41 +272,53 @@ impl Engine {
         let job = &mut self.queues[queue].jobs[0];
         job.start.get_or_insert(now);
         let alone = ready.is_power_of_two() && batching == Batching::Undisturbed;
-        let (from, whole) = (job.served, job.descriptors() + 1);
-        let to = if alone { whole } else { job.packet_end(from + 1) };
-        let mut length = job.time_of(to.min(whole - 1)) - job.time_of(from);
-        if to == whole {
-            length += spec.semaphore_write();
-        }
+        let (from, data) = (job.served, job.descriptors());
+        let is_data = from < data;
+        let to = if is_data && alone { data } else { job.packet_end(from + 1) };
         self.last_served = queue;
-        Some(self.announce(Service { queue, from, to, start: now, end: now + length }))
+        self.service = Some(Service { queue, from, to, start: now, since: now, is_data });
+        true
     }
 
     /// A rival may have become ready: the service ends with the packet under way.
-    fn cut_back(&mut self, spec: &DmaSpec, service: Service, now: Picos) -> Option<Serve> {
-        let rivals = self.ready(spec, now) & !(1 << service.queue);
-        let job = &self.queues[service.queue].jobs[0];
-        if rivals == 0 {
-            return None;
+    fn cut_back(&mut self, spec: &DmaSpec, service: Service, now: Picos) -> bool {
+        if !service.is_data || self.ready(spec, now) & !(1 << service.queue) == 0 {
+            return false;
         }
-        let before = job.time_of(service.from);
-        let served = match &job.plan {
-            Some(plan) => plan.count_by(before + (now - service.start)),
-            None => 0,
-        };
+        let served = self.count_before(service, now);
+        let job = &self.queues[service.queue].jobs[0];
         let to = job.packet_end(served.max(service.from + 1));
         if to >= service.to {
-            return None;
+            return false;
         }
-        let end = service.start + (job.time_of(to) - before);
-        Some(self.announce(Service { to, end, ..service }))
+        self.service = Some(Service { to, ..service });
+        true
     }
 
-    fn announce(&mut self, service: Service) -> Serve {
-        self.generation = self.generation.wrapping_add(1);
-        self.service = Some(service);
-        Serve { end: service.end, generation: self.generation }
+    /// The descriptor under way just before `now`: what ends at `now` has not ended before it.
+    fn count_before(&self, service: Service, now: Picos) -> u64 {
+        let job = &self.queues[service.queue].jobs[0];
+        if now == service.start {
+            return service.from + 1;
+        }
+        let known = job.progress;
+        let just_before = if now > service.since {
+            known + u128::from(self.rate) * u128::from((now - service.since).0 - 1)
+        } else {
+            known.saturating_sub(u128::from(self.rate_before))
+        };
+        job.count_past(just_before)
     }
+}
+
+/// How long it takes to move on by `progress`, rounded up to a picosecond.
+fn time_at(progress: u128, rate: u64) -> Picos {
+    // Nearly always it fits, and 64 bits are divided much faster.
+    if let Ok(progress) = u64::try_from(progress) {
+        return Picos(progress.div_ceil(rate));
+    }
+    let time = progress.div_ceil(u128::from(rate));
+    Picos(u64::try_from(time).expect("simulated time exceeds 64 bits of picoseconds"))
 }
 
 /// Positions of the set bits, lowest first.

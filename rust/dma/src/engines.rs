@@ -1,7 +1,8 @@
-//! The DMA engines of a core and their events.
+//! The DMA engines of one core, or of several that share HBM, and their events.
 //!
 //! Events: a transfer reaches an engine, an engine's service ends, a queue's gap ends. All events of a moment are taken
-//! in before any engine decides, so the outcome does not depend on the order in which they were scheduled.
+//! in before any engine decides, and all decide before HBM is divided among them, so the outcome does not depend on the
+//! order in which events were scheduled.
 //!
 //! The caller submits transfers at moments that do not lie behind the engines' own time, and asks for completions. A
 //! completion is the last engine's semaphore write; the caller adds `semaphore_to_consumer` for whoever waits for it,
@@ -16,7 +17,8 @@ use crate::engine::{Batching, Engine, Finished, Job, Serve};
 use crate::error::DmaError;
 use crate::plan::Plan;
 use crate::spec::DmaSpec;
-use crate::transfer::{Route, Transfer};
+use crate::stack::Stack;
+use crate::transfer::{Operation, Route, Transfer};
 
 /// A transfer, by order of submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +42,8 @@ pub struct EngineWork {
 pub struct Completion {
     /// Which transfer.
     pub id: TransferId,
+    /// The core whose engines carried it out.
+    pub core: u8,
     /// What it was.
     pub transfer: Transfer,
     /// The start of the instruction that triggered it.
@@ -52,13 +56,17 @@ pub struct Completion {
     pub engines: Vec<EngineWork>,
 }
 
-/// What the engines have done; counted when an engine finishes its part of a transfer.
+/// What the engines of a core have done; counted when an engine finishes its part of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DmaCounters {
     /// Bytes read, by route in the order of [`Route::ALL`].
     pub read_bytes: [u64; 4],
     /// Bytes written, likewise; differs from the bytes read where a transfer casts.
     pub written_bytes: [u64; 4],
+    /// Bytes read from HBM by transfers completed.
+    pub hbm_read_bytes: u64,
+    /// Bytes written to HBM by transfers completed.
+    pub hbm_written_bytes: u64,
     /// Transfers completed.
     pub transfers: u64,
     /// Data descriptors served.
@@ -78,6 +86,8 @@ impl DmaCounters {
             counters.add_named(&format!("{}.read_bytes", route.name()), self.read_bytes[index]);
             counters.add_named(&format!("{}.written_bytes", route.name()), self.written_bytes[index]);
         }
+        counters.add_named("hbm.read_bytes", self.hbm_read_bytes);
+        counters.add_named("hbm.written_bytes", self.hbm_written_bytes);
         counters.add_named("transfers", self.transfers);
         counters.add_named("descriptors", self.descriptors);
         counters.add_named("semaphore_writes", self.semaphore_writes);
@@ -88,6 +98,7 @@ impl DmaCounters {
     }
 }
 
+/// An `engine` is its number among those of all cores.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Arrive { engine: u8, slot: usize },
@@ -98,6 +109,7 @@ enum Event {
 #[derive(Clone, Debug)]
 struct InFlight {
     id: TransferId,
+    core: u8,
     transfer: Transfer,
     trigger: Picos,
     /// The descriptors of a partition, or of each engine's part of a transfer within HBM.
@@ -107,7 +119,7 @@ struct InFlight {
     remaining: u8,
 }
 
-/// The DMA engines of a core.
+/// The DMA engines of one core, or of several.
 #[derive(Clone, Debug)]
 pub struct DmaEngines {
     spec: Arc<DmaSpec>,
@@ -115,44 +127,64 @@ pub struct DmaEngines {
     now: Picos,
     events: EventQueue<Event>,
     engines: Vec<Engine>,
+    stacks: Vec<Stack>,
     /// When the last transfer submitted to a queue reaches an engine, by engine and queue: later ones follow it.
     reaches: Vec<Picos>,
     in_flight: Vec<Option<InFlight>>,
     free_slots: Vec<usize>,
     submitted: u64,
     completions: VecDeque<Completion>,
-    counters: DmaCounters,
+    /// By core.
+    counters: Vec<DmaCounters>,
     /// Engines that an event of this moment concerns, as bits.
     touched: u128,
+    /// Engines whose service ends at another time than announced, as bits.
+    changed: u128,
 }
 
 impl DmaEngines {
-    /// Idle engines at time zero.
+    /// Idle engines of one core at time zero.
     #[must_use]
     pub fn new(spec: Arc<DmaSpec>) -> DmaEngines {
-        DmaEngines::with_batching(spec, Batching::Undisturbed)
+        DmaEngines::for_cores(spec, 1)
+    }
+
+    /// Idle engines of neighbouring cores, which share stacks of HBM as the spec says.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than 128 engines in all, or more than 64 queues on each.
+    #[must_use]
+    pub fn for_cores(spec: Arc<DmaSpec>, cores: u8) -> DmaEngines {
+        DmaEngines::with_batching(spec, cores, Batching::Undisturbed)
     }
 
     /// The same with a choice of form; both give the same picoseconds.
     ///
     /// # Panics
     ///
-    /// If the spec has more than 128 engines, or more than 64 queues on each.
+    /// As [`DmaEngines::for_cores`].
     #[must_use]
-    pub fn with_batching(spec: Arc<DmaSpec>, batching: Batching) -> DmaEngines {
-        let engines = usize::from(spec.engines());
+    pub fn with_batching(spec: Arc<DmaSpec>, cores: u8, batching: Batching) -> DmaEngines {
+        let of_core = usize::from(spec.engines());
+        let engines = of_core * usize::from(cores);
+        assert!(engines <= 128, "the engines of all cores are at most 128");
+        let stacks = usize::from(cores.div_ceil(spec.stack.cores));
+        let counters = DmaCounters { busy: vec![Picos::ZERO; of_core], ..DmaCounters::default() };
         DmaEngines {
             batching,
             now: Picos::ZERO,
             events: EventQueue::default(),
             engines: vec![Engine::new(&spec); engines],
+            stacks: vec![Stack::new(of_core * usize::from(spec.stack.cores)); stacks],
             reaches: vec![Picos::ZERO; engines * usize::from(spec.queues())],
             in_flight: Vec::new(),
             free_slots: Vec::new(),
             submitted: 0,
             completions: VecDeque::new(),
-            counters: DmaCounters { busy: vec![Picos::ZERO; engines], ..DmaCounters::default() },
+            counters: vec![counters; usize::from(cores)],
             touched: 0,
+            changed: 0,
             spec,
         }
     }
@@ -169,10 +201,14 @@ impl DmaEngines {
         self.now
     }
 
-    /// What the engines have done so far.
+    /// What the engines of a core have done so far.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such core.
     #[must_use]
-    pub fn counters(&self) -> &DmaCounters {
-        &self.counters
+    pub fn counters(&self, core: u8) -> &DmaCounters {
+        &self.counters[usize::from(core)]
     }
 
     /// Number of transfers submitted and not completed.
@@ -181,7 +217,7 @@ impl DmaEngines {
         self.in_flight.len() - self.free_slots.len()
     }
 
-    /// Starts a transfer whose triggering instruction starts at `trigger`.
+    /// Starts a transfer on the engines of `core`, whose triggering instruction starts at `trigger`.
     ///
     /// # Errors
     ///
@@ -189,18 +225,20 @@ impl DmaEngines {
     ///
     /// # Panics
     ///
-    /// If `trigger` lies before [`DmaEngines::now`].
-    pub fn submit(&mut self, trigger: Picos, transfer: &Transfer) -> Result<TransferId, DmaError> {
+    /// If `trigger` lies before [`DmaEngines::now`], or there is no such core.
+    pub fn submit(&mut self, core: u8, trigger: Picos, transfer: &Transfer) -> Result<TransferId, DmaError> {
         let spec = Arc::clone(&self.spec);
         transfer.shape.check(&spec)?;
         if transfer.queue >= spec.queues() {
             return Err(DmaError::Queue { queue: transfer.queue, queues: spec.queues() });
         }
+        assert!(usize::from(core) < self.counters.len(), "there is no core {core}");
         assert!(trigger >= self.now, "a transfer is triggered at {trigger}, but it is {}", self.now);
         let id = TransferId(self.submitted);
         self.submitted += 1;
         let slot = self.keep(InFlight {
             id,
+            core,
             transfer: *transfer,
             trigger,
             plans: plans(&spec, transfer),
@@ -209,10 +247,11 @@ impl DmaEngines {
             remaining: spec.engines(),
         });
         let first = transfer.first_packet(&spec, trigger);
-        for engine in 0..spec.engines() {
+        for number in 0..spec.engines() {
+            let engine = core * spec.engines() + number;
             let reaches =
                 &mut self.reaches[usize::from(engine) * usize::from(spec.queues()) + usize::from(transfer.queue)];
-            *reaches = (*reaches).max(first + spec.skew(transfer.mode, engine));
+            *reaches = (*reaches).max(first + spec.skew(transfer.mode, number));
             self.events.schedule(*reaches, Event::Arrive { engine, slot });
         }
         Ok(id)
@@ -276,8 +315,33 @@ impl DmaEngines {
         while self.touched != 0 {
             let index = self.touched.trailing_zeros() as usize;
             self.touched &= self.touched - 1;
-            if let Some(Serve { end, generation }) = self.engines[index].decide(&spec, self.batching, at) {
-                self.events.schedule(end, Event::ServiceEnd { engine: index as u8, generation });
+            if self.engines[index].decide(&spec, self.batching, at) {
+                self.changed |= 1 << index;
+            }
+            let sharers = usize::from(spec.engines()) * usize::from(spec.stack.cores);
+            self.stacks[index / sharers].ask(index % sharers, self.engines[index].demand());
+        }
+        self.divide_stacks(&spec);
+        while self.changed != 0 {
+            let index = self.changed.trailing_zeros() as usize;
+            self.changed &= self.changed - 1;
+            let Serve { end, generation } = self.engines[index].announce(&spec);
+            self.events.schedule(end, Event::ServiceEnd { engine: index as u8, generation });
+        }
+    }
+
+    /// Gives every engine the rate that its stack has for it.
+    fn divide_stacks(&mut self, spec: &DmaSpec) {
+        let sharers = usize::from(spec.engines()) * usize::from(spec.stack.cores);
+        for (number, stack) in self.stacks.iter_mut().enumerate() {
+            if !stack.divide() {
+                continue;
+            }
+            let first = number * sharers;
+            for (at, engine) in self.engines[first..].iter_mut().take(sharers).enumerate() {
+                if engine.set_rate(self.now, stack.rate(at)) {
+                    self.changed |= 1 << (first + at);
+                }
             }
         }
     }
@@ -287,16 +351,16 @@ impl DmaEngines {
         let (engine, gap_end) = match event {
             Event::Arrive { engine, slot } => {
                 let transfer = self.in_flight[slot].as_ref().expect("a transfer that arrives is in flight");
-                let (queue, job) = (transfer.transfer.queue, transfer.job(spec, slot, engine));
+                let (queue, job) = (transfer.transfer.queue, transfer.job(spec, slot, engine % spec.engines()));
                 (engine, self.engines[usize::from(engine)].arrive(now, queue, job))
             }
             Event::ServiceEnd { engine, generation } => {
                 if !self.engines[usize::from(engine)].is_current(generation) {
                     return;
                 }
-                let (finished, gap_end) = self.engines[usize::from(engine)].finish(spec);
+                let (finished, gap_end) = self.engines[usize::from(engine)].finish(spec, now);
                 if let Some(finished) = finished {
-                    self.part_done(engine, &finished);
+                    self.part_done(engine % spec.engines(), &finished);
                 }
                 (engine, gap_end)
             }
@@ -313,13 +377,15 @@ impl DmaEngines {
         let transfer = entry.as_mut().expect("a transfer with an unfinished part is in flight");
         let route = transfer.transfer.shape.route() as usize;
         let (read, written) = transfer.transfer.shape.unit_bytes();
+        let writes = transfer.transfer.operation != Operation::PartialSum;
         let units = finished.job.plan.as_ref().map_or(0, |plan| plan.units() * finished.job.repeats);
         let descriptors = finished.job.descriptors();
-        self.counters.read_bytes[route] += units * read;
-        self.counters.written_bytes[route] += units * written;
-        self.counters.descriptors += descriptors;
-        self.counters.semaphore_writes += 1;
-        self.counters.busy[usize::from(engine)] += finished.busy;
+        let counters = &mut self.counters[usize::from(transfer.core)];
+        counters.read_bytes[route] += units * read;
+        counters.written_bytes[route] += if writes { units * written } else { 0 };
+        counters.descriptors += descriptors;
+        counters.semaphore_writes += 1;
+        counters.busy[usize::from(engine)] += finished.busy;
         transfer.engines[usize::from(engine)] =
             EngineWork { start: finished.start, end: finished.end, busy: finished.busy, descriptors };
         transfer.first_byte = match (transfer.first_byte, finished.first_byte) {
@@ -332,9 +398,12 @@ impl DmaEngines {
         }
         let transfer = entry.take().expect("it was just looked at");
         self.free_slots.push(finished.job.slot);
-        self.counters.transfers += 1;
+        counters.transfers += 1;
+        counters.hbm_read_bytes += transfer.transfer.hbm.read_bytes;
+        counters.hbm_written_bytes += transfer.transfer.hbm.written_bytes;
         self.completions.push_back(Completion {
             id: transfer.id,
+            core: transfer.core,
             transfer: transfer.transfer,
             trigger: transfer.trigger,
             first_byte: transfer.first_byte.expect("a transfer moves at least one byte"),
@@ -360,7 +429,7 @@ impl InFlight {
 fn plans(spec: &DmaSpec, transfer: &Transfer) -> Vec<Arc<Plan>> {
     let shape = &transfer.shape;
     let units = shape.source().bytes() / shape.unit_bytes().0;
-    let plan = |start, end| Arc::new(Plan::new(spec, shape, transfer.operation, start, end));
+    let plan = |start, end| Arc::new(Plan::new(spec, transfer, start, end));
     if shape.route() != Route::HbmToHbm {
         return vec![plan(0, units)];
     }
@@ -369,5 +438,7 @@ fn plans(spec: &DmaSpec, transfer: &Transfer) -> Vec<Arc<Plan>> {
     (0..spec.engines()).map(|engine| plan(edge(engine), edge(engine + 1))).collect()
 }
 
+#[cfg(test)]
+mod hbm_tests;
 #[cfg(test)]
 mod tests;

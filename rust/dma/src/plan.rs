@@ -5,12 +5,13 @@
 //! that a cast, whose sides differ in bytes, is cut like a copy.
 //!
 //! A plan is run-length coded and never as long as its list of descriptors. Time and number of descriptors are
-//! functions of each other, both answered in the length of the code; an engine keeps only the number.
+//! functions of each other, both answered in the length of the code; an engine keeps only the number. What a plan asks
+//! of HBM is its average: a stack does not see single descriptors.
 
 use trn3_sim::Picos;
 
 use crate::spec::DmaSpec;
-use crate::transfer::{Operation, Route, Shape, greatest_common_divisor};
+use crate::transfer::{Transfer, greatest_common_divisor};
 
 /// Equal descriptors in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ struct Run {
     units: u64,
     count: u64,
     each: Picos,
+    /// How long one takes a stack of HBM, in 2⁻³² ps.
+    occupancy: u128,
 }
 
 /// Runs that repeat.
@@ -25,9 +28,10 @@ struct Run {
 struct Segment {
     runs: Vec<Run>,
     repeats: u64,
-    /// Descriptors and time of one repeat.
+    /// Descriptors, time and occupancy of one repeat.
     descriptors: u64,
     time: Picos,
+    occupancy: u128,
 }
 
 /// The descriptors of one part: of one partition, or of one engine's share of a transfer within HBM.
@@ -37,34 +41,37 @@ pub struct Plan {
     descriptors: u64,
     time: Picos,
     units: u64,
+    /// The share of a stack of HBM that an engine asks for while it carries the plan out, in 2⁻³².
+    demand: u64,
 }
 
 /// What the cutting depends on besides the range.
 struct Cutter<'a> {
     spec: &'a DmaSpec,
-    route: Route,
-    operation: Operation,
+    transfer: &'a Transfer,
     source_piece: u64,
     destination_piece: u64,
-    /// The larger side's bytes of a unit.
-    unit_bytes: u64,
+    /// Bytes of a unit at the source and at the destination.
+    unit_bytes: (u64, u64),
+    /// Units of the whole transfer.
+    units: u64,
     units_max: u64,
 }
 
 impl Plan {
-    /// The plan for units `start..end` of one side of `shape`.
+    /// The plan for units `start..end` of one side of a transfer.
     #[must_use]
-    pub fn new(spec: &DmaSpec, shape: &Shape, operation: Operation, start: u64, end: u64) -> Plan {
-        let (source_unit, destination_unit) = shape.unit_bytes();
-        let unit_bytes = source_unit.max(destination_unit);
+    pub fn new(spec: &DmaSpec, transfer: &Transfer, start: u64, end: u64) -> Plan {
+        let shape = &transfer.shape;
+        let unit_bytes = shape.unit_bytes();
         let cutter = Cutter {
             spec,
-            route: shape.route(),
-            operation,
-            source_piece: shape.source().piece_bytes / source_unit,
-            destination_piece: shape.destination().piece_bytes / destination_unit,
+            transfer,
+            source_piece: shape.source().piece_bytes / unit_bytes.0,
+            destination_piece: shape.destination().piece_bytes / unit_bytes.1,
             unit_bytes,
-            units_max: (spec.table.descriptor.bytes_max / unit_bytes).max(1),
+            units: shape.read_bytes() / unit_bytes.0,
+            units_max: (spec.table.descriptor.bytes_max / unit_bytes.0.max(unit_bytes.1)).max(1),
         };
         let period = cutter.period();
         let body_start = start.next_multiple_of(period).min(end);
@@ -79,12 +86,22 @@ impl Plan {
             .filter(|(from, to, _)| from < to)
             .map(|(from, to, n)| cutter.segment(from, to, n))
             .collect();
+        let time: Picos = segments.iter().map(|s| s.time * s.repeats).sum();
+        let occupancy: u128 = segments.iter().map(|s| s.occupancy * u128::from(s.repeats)).sum();
+        let demand = occupancy.div_ceil(u128::from(time.0.max(1)));
         Plan {
             descriptors: segments.iter().map(|s| s.descriptors * s.repeats).sum(),
-            time: segments.iter().map(|s| s.time * s.repeats).sum(),
+            time,
             units: end - start,
+            demand: u64::try_from(demand).expect("an engine asks for less than 2^32 stacks"),
             segments,
         }
+    }
+
+    /// The share of a stack of HBM that an engine asks for while it carries the plan out, in 2⁻³².
+    #[must_use]
+    pub fn demand(&self) -> u64 {
+        self.demand
     }
 
     /// Number of descriptors.
@@ -176,6 +193,7 @@ impl Cutter<'_> {
         Segment {
             descriptors: runs.iter().map(|run| run.count).sum(),
             time: runs.iter().map(|run| run.each * run.count).sum(),
+            occupancy: runs.iter().map(|run| run.occupancy * u128::from(run.count)).sum(),
             runs,
             repeats,
         }
@@ -188,8 +206,11 @@ impl Cutter<'_> {
         match runs.last_mut() {
             Some(run) if run.units == units => run.count += count,
             _ => {
-                let each = self.spec.descriptor_time(units * self.unit_bytes, self.route, self.operation);
-                runs.push(Run { units, count, each });
+                let (read, written) = (units * self.unit_bytes.0, units * self.unit_bytes.1);
+                let (route, operation) = (self.transfer.shape.route(), self.transfer.operation);
+                let each = self.spec.descriptor_time(read, written, route, operation);
+                let occupancy = self.transfer.hbm.occupancy(self.spec, units, self.units);
+                runs.push(Run { units, count, each, occupancy });
             }
         }
     }
@@ -199,7 +220,7 @@ impl Cutter<'_> {
 mod tests {
     use super::*;
     use crate::spec::tests::v3;
-    use crate::transfer::Side;
+    use crate::transfer::{Mode, Operation, Route, Shape, Side};
     use proptest::prelude::*;
 
     fn side(piece_bytes: u64, pieces: u64) -> Side {
@@ -210,7 +231,7 @@ mod tests {
     fn listed(source: Side, destination: Side, start: u64, end: u64) -> (Plan, Vec<u64>) {
         let shape = Shape::new(Route::SbufToHbm, 0, 1, source, destination, true).expect("a shape");
         let (a, b) = shape.unit_bytes();
-        let plan = Plan::new(&v3(), &shape, Operation::Copy, start, end);
+        let plan = Plan::new(&v3(), &Transfer::new(shape, Mode::Static, 0), start, end);
         let mut list = Vec::new();
         for segment in &plan.segments {
             for _ in 0..segment.repeats {
@@ -247,8 +268,31 @@ mod tests {
         let (plan, _) = listed(side(4, 1 << 14), side(1 << 16, 1), 0, 1 << 16);
         assert_eq!((plan.segments.len(), plan.segments[0].runs.len(), plan.descriptors()), (1, 1, 1 << 14));
         let shape = Shape::within_hbm(Side::contiguous(1 << 40), Side::contiguous(1 << 40), false).expect("a shape");
-        let plan = Plan::new(&v3(), &shape, Operation::Copy, 7, (1 << 36) + 7);
+        let plan = Plan::new(&v3(), &Transfer::new(shape, Mode::Static, 0), 7, (1 << 36) + 7);
         assert_eq!(plan.descriptors(), 1 << 24);
+    }
+
+    #[test]
+    fn a_plan_asks_for_the_share_that_its_bytes_take() {
+        let spec = v3();
+        let share = |transfer: &Transfer, units| {
+            let plan = Plan::new(&spec, transfer, 0, units);
+            plan.demand() as f64 / (1u64 << 32) as f64
+        };
+        let near = |model: f64, expected: f64| assert!((model / expected - 1.0).abs() < 1e-6, "{model} {expected}");
+        let load = |bytes| Transfer::new(Shape::rows(Route::HbmToSbuf, 128, bytes).expect("a shape"), Mode::Static, 0);
+        // 4096 B in 177.827 ns, of a stack that moves 680.2 B/ns; 256 B in 15.801 ns of 501.2 B/ns.
+        near(share(&load(4096), 4096), 4096.0 / 177.827 / 680.2);
+        near(share(&load(256), 256), 256.0 / 15.801 / 501.2);
+        let within = Shape::within_hbm(Side::contiguous(1 << 20), Side::contiguous(1 << 20), false).expect("a shape");
+        let within = Transfer::new(within, Mode::Static, 0);
+        near(share(&within, 1 << 16), 2.0 * 4096.0 / 177.827 / 680.2);
+        // Rows of 64 B under a descriptor of 4096 B: 64 small pieces.
+        let mut rows = load(4096);
+        rows.hbm.piece_bytes = 64;
+        near(share(&rows, 4096), 4096.0 / 177.827 / 501.2);
+        let inside = Transfer::new(Shape::rows(Route::SbufToSbuf, 128, 64).expect("a shape"), Mode::Static, 0);
+        assert_eq!(share(&inside, 64), 0.0);
     }
 
     proptest! {
@@ -270,7 +314,7 @@ mod tests {
                 prop_assert_eq!(plan.count_by(time), n);
                 prop_assert_eq!(plan.count_by(time + Picos(1)), n + 1);
                 let bytes = list[(n % list.len() as u64) as usize];
-                time += spec.descriptor_time(bytes, Route::SbufToHbm, Operation::Copy);
+                time += spec.descriptor_time(bytes, bytes / cast, Route::SbufToHbm, Operation::Copy);
             }
         }
     }

@@ -5,6 +5,7 @@
 use trn3_sim::Picos;
 use trn3_spec::Target;
 
+use crate::stack::StackSpec;
 use crate::transfer::{Mode, Operation, Route, Shape};
 
 /// Which ready queue an engine serves next. A packet that was started completes.
@@ -28,6 +29,8 @@ pub struct DmaSpec {
     /// `BW_EFF`: what an engine moves a second while a descriptor streams; the loaded bandwidth of the table. Its peak
     /// bandwidth instead gives the option `bw_seq`: sequential transfers on an idle memory.
     pub bandwidth_bytes_per_s: u64,
+    /// The HBM that the engines reach.
+    pub stack: StackSpec,
 }
 
 impl DmaSpec {
@@ -43,6 +46,7 @@ impl DmaSpec {
                 Arbitration::RoundRobin
             },
             bandwidth_bytes_per_s: table.engine.bandwidth_loaded_bytes_per_s,
+            stack: StackSpec::new(target),
             table,
         }
     }
@@ -139,39 +143,45 @@ impl DmaSpec {
         if shape.route() == Route::HbmToHbm { self.table.engines_per_core } else { shape.partitions() }
     }
 
-    /// How long an engine takes over one descriptor of `bytes`:
-    /// `max(DESC_MIN, bytes/BW_EFF + DESC_OVH [+ ST_SMALL])`.
+    /// How long an engine takes over one descriptor that reads and writes so many bytes.
+    ///
+    /// A copy takes `max(DESC_MIN, bytes/BW_EFF + DESC_OVH [+ ST_SMALL])`, the larger side's bytes; `XPOSE_EFF`,
+    /// `XPOSE_EFF_SB`, `CCE_EFF` and `RAW_EFF` are shares of the copy's rate.
     ///
     /// # Panics
     ///
     /// If the operation is one that the core does not have, or that moves at no speed.
     #[must_use]
-    pub fn descriptor_time(&self, bytes: u64, route: Route, operation: Operation) -> Picos {
-        let small = route.writes_hbm() && bytes <= self.table.small_store_bytes_max;
+    pub fn descriptor_time(&self, read_bytes: u64, written_bytes: u64, route: Route, operation: Operation) -> Picos {
+        let stores = route.writes_hbm() && operation != Operation::PartialSum;
+        let small = stores && written_bytes <= self.table.small_store_bytes_max;
         let extra = if small { self.table.small_store_ps } else { 0 };
-        let streaming = Picos::to_move(bytes, self.bandwidth(route, operation));
+        let streaming = Picos::to_move(read_bytes.max(written_bytes), self.bandwidth_bytes_per_s);
         let whole = streaming + Picos(self.table.descriptor.overhead_ps) + Picos(extra);
         // At least a picosecond, so that a table of zeros still makes progress.
-        whole.max(Picos(self.table.descriptor.duration_min_ps)).max(Picos(1))
+        let copy = whole.max(Picos(self.table.descriptor.duration_min_ps)).max(Picos(1));
+        match self.copy_ratio(route, operation) {
+            None => copy,
+            // One correctly rounded quotient: the same on every machine.
+            Some(ratio) => Picos((copy.0 as f64 / ratio).round() as u64).max(Picos(1)),
+        }
     }
 
-    /// `XPOSE_EFF`, `XPOSE_EFF_SB`, `CCE_EFF` and `RAW_EFF` scale the streaming part.
-    fn bandwidth(&self, route: Route, operation: Operation) -> u64 {
+    /// The operation's share of the copy's rate; none for a copy.
+    fn copy_ratio(&self, route: Route, operation: Operation) -> Option<f64> {
         let transpose = &self.table.transpose;
         let aligned = if route.reads_hbm() { transpose.hbm_ratio } else { transpose.sbuf_ratio };
         let ratio = match operation {
-            Operation::Copy => return self.bandwidth_bytes_per_s,
+            Operation::Copy => return None,
             Operation::Transpose => aligned,
             Operation::TransposeUnaligned => aligned * transpose.misaligned_ratio,
-            Operation::Compute => self.table.compute_ratio,
+            Operation::Compute | Operation::PartialSum => self.table.compute_ratio,
             Operation::Accumulate => {
                 self.table.read_add_write_ratio.expect("a core that cannot add into SBUF refuses the instruction")
             }
         };
-        // One correctly rounded product of two table values: the same on every machine.
-        let bandwidth = (self.bandwidth_bytes_per_s as f64 * ratio).round() as u64;
-        assert!(bandwidth > 0, "a transfer that moves at no speed never ends");
-        bandwidth
+        assert!(ratio > 0.0, "a transfer that moves at no speed never ends");
+        Some(ratio)
     }
 }
 
@@ -225,25 +235,30 @@ pub(crate) mod tests {
     fn descriptors_take_what_the_table_says() {
         // timing.md section 8.2, DESC_OVH: 156, 83, 27 and 17 ns were measured on Trn2 at the peak of 27.2 B/ns.
         for (bytes, measured_ns) in [(4096, 156.0), (2048, 83.0), (512, 27.0), (256, 17.0)] {
-            let model = v3_sequential().descriptor_time(bytes, Route::HbmToSbuf, Operation::Copy).as_ns_f64();
+            let spec = v3_sequential();
+            let model = spec.descriptor_time(bytes, bytes, Route::HbmToSbuf, Operation::Copy).as_ns_f64();
             assert!((model - measured_ns).abs() < 4.0, "{bytes} B: {model} ns, measured {measured_ns}");
         }
-        let time = |bytes, route| v3().descriptor_time(bytes, route, Operation::Copy).0;
+        let time = |bytes, route| v3().descriptor_time(bytes, bytes, route, Operation::Copy).0;
         assert_eq!(time(4, Route::HbmToSbuf), 8_000);
         assert_eq!(time(256, Route::SbufToHbm) - time(256, Route::HbmToSbuf), 24_000);
         assert_eq!(time(257, Route::SbufToHbm), time(257, Route::HbmToSbuf));
+        // A cast that stores 256 B out of 512 stores a small piece; a partial sum stores nothing.
+        let cast = |written, operation| v3().descriptor_time(512, written, Route::SbufToHbm, operation).0;
+        assert_eq!(cast(256, Operation::Copy) - cast(257, Operation::Copy), 24_000);
+        assert_eq!(cast(256, Operation::PartialSum), cast(257, Operation::Compute));
     }
 
     #[test]
-    fn operations_stretch_the_streaming_part_only() {
+    fn operations_are_shares_of_the_rate_of_a_copy() {
         let spec = v4();
-        let time = |route, operation| spec.descriptor_time(4096, route, operation).0 - 5_000;
-        let copy = time(Route::HbmToSbuf, Operation::Copy);
-        assert_eq!(copy, 119_069);
-        assert_eq!(time(Route::HbmToSbuf, Operation::Transpose), 132_299); // ÷ 0.9
-        assert_eq!(time(Route::SbufToSbuf, Operation::Transpose), 238_139); // ÷ 0.5
-        assert_eq!(time(Route::HbmToSbuf, Operation::TransposeUnaligned), 264_599); // ÷ 0.45
-        assert_eq!(time(Route::HbmToSbuf, Operation::Compute), 238_139);
-        assert_eq!(time(Route::HbmToSbuf, Operation::Accumulate), copy);
+        let time = |route, operation| spec.descriptor_time(4096, 4096, route, operation).0;
+        assert_eq!(time(Route::HbmToSbuf, Operation::Copy), 124_069);
+        assert_eq!(time(Route::HbmToSbuf, Operation::Transpose), 137_854); // ÷ 0.9
+        assert_eq!(time(Route::SbufToSbuf, Operation::Transpose), 248_138); // ÷ 0.5
+        assert_eq!(time(Route::HbmToSbuf, Operation::TransposeUnaligned), 275_709); // ÷ 0.45
+        assert_eq!(time(Route::HbmToSbuf, Operation::Compute), 248_138);
+        assert_eq!(time(Route::HbmToSbuf, Operation::PartialSum), 248_138);
+        assert_eq!(time(Route::HbmToSbuf, Operation::Accumulate), 124_069);
     }
 }

@@ -4,6 +4,7 @@ use trn3_sim::Picos;
 
 use crate::error::DmaError;
 use crate::spec::DmaSpec;
+use crate::stack::HbmTraffic;
 
 /// Between which kinds of memory bytes move. PSUM counts as SBUF: both are inside the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,9 +68,11 @@ pub enum Operation {
     Transpose,
     /// A transpose of any other shape.
     TransposeUnaligned,
-    /// Arithmetic in the DMA path.
+    /// A sum of several sources in the DMA path; the source side holds all of them.
     Compute,
-    /// Adding to what lies at the destination.
+    /// Part of such a sum, which stays in the engines: the destination side says what it will be, nothing is written.
+    PartialSum,
+    /// Adding to what SBUF holds at the destination.
     Accumulate,
 }
 
@@ -249,6 +252,8 @@ pub struct Transfer {
     pub mode: Mode,
     /// What happens on the way.
     pub operation: Operation,
+    /// What it has to do with HBM.
+    pub hbm: HbmTraffic,
     /// The queue, the same on every engine.
     pub queue: u8,
     /// Priority class; lower goes first where arbitration is by class.
@@ -264,14 +269,26 @@ impl Transfer {
     /// A copy in the default class, arbitrated after every descriptor.
     #[must_use]
     pub fn new(shape: Shape, mode: Mode, queue: u8) -> Transfer {
+        let route = shape.route();
         Transfer {
             shape,
             mode,
             operation: Operation::default(),
+            hbm: HbmTraffic {
+                read_bytes: if route.reads_hbm() { shape.read_bytes() } else { 0 },
+                written_bytes: if route.writes_hbm() { shape.written_bytes() } else { 0 },
+                piece_bytes: u64::MAX,
+            },
             queue,
             class: Transfer::CLASS_DEFAULT,
             packet_descriptors: 1,
         }
+    }
+
+    /// Bytes written, over all partitions.
+    #[must_use]
+    pub fn written_bytes(&self) -> u64 {
+        if self.operation == Operation::PartialSum { 0 } else { self.shape.written_bytes() }
     }
 
     /// When engine 0 could start on it if triggered at `trigger`.

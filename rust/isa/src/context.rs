@@ -9,9 +9,10 @@ use trn3_mem::{Fault, Space, View, Violation};
 use trn3_spec::Target;
 
 /// What stops a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Strictness {
     /// Runs what the public simulator runs and reports the rest.
+    #[default]
     Lenient,
     /// Every stated rule is an error.
     Documented,
@@ -109,6 +110,8 @@ pub struct Context<'a> {
     pub patterns: &'a mut dyn Intern,
     /// Where deviations go.
     pub findings: &'a mut Vec<Finding>,
+    /// Instructions to be recorded before the one that is made, if it needs several.
+    pub before: &'a mut Vec<Instruction>,
     /// User's line.
     pub line: u32,
 }

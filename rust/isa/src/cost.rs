@@ -36,21 +36,51 @@ pub struct Multiply {
     pub transposes: bool,
 }
 
+/// One side of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Side {
+    /// The memory; of several sources HBM, if one of them is there.
+    pub space: Space,
+    /// Bytes in all; of several sources together.
+    pub bytes: u64,
+    /// Bytes of the largest piece that is contiguous within the share of a partition; of several sources together.
+    pub piece_bytes: u64,
+}
+
+/// What happens to bytes on their way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Movement {
+    /// Nothing, or a cast.
+    Copy,
+    /// A transpose of a shape that suits the hardware.
+    Transpose,
+    /// A transpose of any other shape.
+    TransposeUnaligned,
+    /// Several sources are added.
+    Sum,
+    /// Several sources are added and kept for a later transfer; the destination is where the sum will go.
+    PartialSum,
+    /// The source is added to what SBUF holds.
+    Accumulate,
+}
+
 /// A transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transfer {
+    /// What happens on the way.
+    pub movement: Movement,
     /// Where from.
-    pub from: Space,
+    pub from: Side,
     /// Where to.
-    pub to: Space,
+    pub to: Side,
     /// Partitions of the on-chip side; 0 when both sides are in HBM.
     pub partitions: u32,
     /// First of them.
     pub partition_start: u32,
-    /// Bytes in all.
-    pub bytes: u64,
-    /// Bytes of the largest piece that is contiguous on both sides.
-    pub piece_bytes: u64,
+    /// Bytes that come from HBM: all of the sources' bytes, or those of some of them.
+    pub hbm_read_bytes: u64,
+    /// Bytes of the largest piece that is contiguous in HBM.
+    pub hbm_piece_bytes: u64,
     /// Who makes the descriptors.
     pub generation: Generation,
     /// Service class, 0 most urgent.

@@ -32,7 +32,7 @@ pub use context::{Context, Finding, RecordOptions, Strictness, Uninitialized};
 pub use control::loops::loop_mark;
 pub use control::{RegisterUse, registers_of, sequencers_of, set_sequencers};
 pub use cores::exchange_of;
-pub use cost::{Control, Cost, Generation, Meeting, Multiply, Stream, Transfer, Weight, Work};
+pub use cost::{Control, Cost, Generation, Meeting, Movement, Multiply, Side, Stream, Transfer, Weight, Work};
 pub use dynamic::resolve;
 pub use instruction::{Engine, Instruction, Intern, OPERANDS_MAX, Operand, PatternId};
 pub use machine::{Machine, Registers, Scratch, Tables, ValueOptions};

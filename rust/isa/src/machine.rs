@@ -2,6 +2,7 @@
 
 use crate::accumulator::Accumulators;
 use crate::array::ArrayScratch;
+use crate::context::Strictness;
 use crate::instruction::{Instruction, Operand};
 use trn3_mem::{Bytes, Geometry, Memory, Pattern, TensorInfo, Tile, TileMut, Violation};
 use trn3_num::Cast;
@@ -14,6 +15,8 @@ pub const CHUNK: usize = 2048;
 pub struct ValueOptions {
     /// How FP32 results are converted on their way out.
     pub cast: Cast,
+    /// What stops the run.
+    pub checks: Strictness,
 }
 
 /// Registers of the engines that outlive an instruction.
@@ -25,6 +28,8 @@ pub struct Registers {
     pub vector: Accumulators,
     /// The kernel's scalar registers, 32 bits each.
     scalars: Vec<u32>,
+    /// Partial sums of a DMA that has more sources than an instruction holds.
+    pub(crate) sums: Vec<f32>,
 }
 
 impl Registers {
@@ -121,6 +126,8 @@ pub struct Machine<'a> {
     pub scratch: &'a mut Scratch,
     /// Rounding and overflow.
     pub options: ValueOptions,
+    /// Deviations that only data show.
+    pub findings: &'a mut Vec<Violation>,
 }
 
 /// Where an input of an elementwise loop comes from.
@@ -133,6 +140,18 @@ enum Source<'a> {
 }
 
 impl Machine<'_> {
+    /// Reports a deviation that data show: a finding below `level`, an error from there on.
+    ///
+    /// # Errors
+    /// The strictness is at least `level`.
+    pub(crate) fn deviation(&mut self, level: Strictness, violation: Violation) -> Result<(), Violation> {
+        if self.options.checks >= level {
+            return Err(violation);
+        }
+        self.findings.push(violation);
+        Ok(())
+    }
+
     /// A tile to read.
     pub fn tile(&self, operand: &Operand) -> Tile<'_> {
         Tile { bytes: self.memory.bytes(operand.tensor), geometry: self.tables.geometry(operand) }
@@ -298,7 +317,7 @@ fn fetch<'a>(
 }
 
 /// Whether two places of one slab cannot share a byte.
-fn spans_apart(a: &Geometry, b: &Geometry) -> bool {
+pub(crate) fn spans_apart(a: &Geometry, b: &Geometry) -> bool {
     let span = |g: &Geometry| {
         let size = g.dtype.size_bytes() as i64;
         let ends = g.dims.iter().map(|dim| dim.stride * (i64::from(dim.count) - 1));

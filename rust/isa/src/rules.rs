@@ -114,7 +114,7 @@ pub const ENGINE: Rule = Rule {
 /// Indirect operands.
 pub const INDIRECT: Rule = Rule {
     id: "operand.indirect",
-    text: "only dma_copy takes a view with vector_offset",
+    text: "only transfers take a view with vector_offset",
     source: "nki/deep-dives/nki-aps.rst",
     fix: "gather with dma_copy first",
 };

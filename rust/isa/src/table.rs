@@ -154,6 +154,8 @@ instructions! {
     NonzeroWithCount = crate::gpsimd::nonzero_with_count,
     SequenceBounds = crate::gpsimd::sequence_bounds,
     DmaCopy = crate::dma::dma_copy,
+    DmaTranspose = crate::dma::dma_transpose,
+    DmaCompute = crate::dma::dma_compute,
     CoreBarrier = crate::cores::core_barrier,
     Sendrecv = crate::cores::sendrecv,
     RegisterMove = crate::control::register_move,

@@ -391,11 +391,13 @@ impl Builder {
     pub fn emit(&mut self, opcode: Opcode, values: &[Argument], label: &str, line: u32) -> Result<(), Violation> {
         let definition = opcode.definition();
         let arguments = Arguments::new(definition.parameters, values);
+        let mut before = Vec::new();
         let mut context = Context {
             target: &self.target,
             options: self.options,
             patterns: &mut self.patterns,
             findings: &mut self.findings,
+            before: &mut before,
             line,
         };
         let mut instruction = (definition.build)(&arguments, &mut context)
@@ -404,20 +406,26 @@ impl Builder {
         if !label.is_empty() {
             instruction.name = self.label(label);
         }
+        for earlier in &mut before {
+            (earlier.line, earlier.name) = (line, instruction.name);
+        }
         for finding in self.findings.iter_mut().rev().take_while(|finding| finding.violation.instruction.is_empty()) {
             finding.violation.instruction = definition.name;
         }
         if matches!(opcode, Opcode::NcMatmul | Opcode::NcMatmulMx) {
             self.resolve_accumulation(&mut instruction)?;
         }
-        self.check_control(&instruction)?;
-        if self.options.uninitialized == Uninitialized::Stop {
-            self.check_initialized(&instruction)?;
+        for each in before.iter().chain([&instruction]) {
+            self.check_control(each)?;
+            if self.options.uninitialized == Uninitialized::Stop {
+                self.check_initialized(each)?;
+            }
         }
         self.met |= opcode.is_meeting();
         if definition.kind != Kind::Barrier {
-            self.note_accesses(&instruction);
+            self.note_accesses(&before, &instruction);
         }
+        self.instructions.extend(before);
         self.instructions.push(instruction);
         Ok(())
     }

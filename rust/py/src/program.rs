@@ -97,10 +97,16 @@ impl Program {
         Ok(list)
     }
 
-    /// Reports what unwritten bytes reached an output, as findings or an error.
+    /// What a run found: deviations that the data showed, and what unwritten bytes reached an output, as findings or an
+    /// error.
     fn check_outputs(&self, py: Python<'_>, cores: &Cores, checks: Strictness) -> PyResult<Vec<Py<PyAny>>> {
         let mut found = Vec::new();
-        for program in self.program.cores() {
+        for (number, program) in self.program.cores().enumerate() {
+            for finding in cores.core(number).findings() {
+                let stored = trn3_program::StoredFinding::from(finding);
+                let location = program.location(finding.line).unwrap_or(("<unknown>", 0));
+                found.push(errors::finding(py, &stored, location)?.into_any().unbind());
+            }
             self.check_taints(py, cores.core(0), program, checks, &mut found)?;
         }
         Ok(found)

@@ -12,7 +12,7 @@ use crate::tensor::Tensor;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyList, PyTuple};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use trn3_isa::{Argument, Opcode, RecordOptions, Strictness, Uninitialized};
@@ -81,7 +81,11 @@ pub(crate) fn foreign(py: Python<'_>, instruction: &'static str) -> PyErr {
 
 /// Whether every tensor of an argument belongs to the recorder.
 fn belongs(object: &Bound<'_, PyAny>, recorder: &Py<Recorder>) -> bool {
-    recorder_of(object).is_none_or(|own| own.is(recorder))
+    let is_own = |object: &Bound<'_, PyAny>| recorder_of(object).is_none_or(|own| own.is(recorder));
+    if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
+        return object.try_iter().is_ok_and(|mut items| items.all(|item| item.is_ok_and(|item| is_own(&item))));
+    }
+    is_own(object)
 }
 
 /// The recorder that a tensor or a register belongs to.

@@ -167,7 +167,7 @@ impl Timeline {
         self.timeline.published_flops_per_s
     }
 
-    /// A core's share of the peak HBM bandwidth, bytes/s.
+    /// Peak bandwidth of the stack of HBM that the core shares with its neighbour, bytes/s.
     #[getter]
     fn hbm_bytes_per_s(&self) -> f64 {
         self.timeline.hbm_bytes_per_s

@@ -2,7 +2,7 @@
 
 use crate::options::RunOptions;
 use thiserror::Error;
-use trn3_isa::{Instruction, Kind, Machine, Opcode, Registers, Scratch, Tables, ValueOptions};
+use trn3_isa::{Finding, Instruction, Kind, Machine, Opcode, Registers, Scratch, Tables, ValueOptions};
 use trn3_mem::{Bytes, Memory, Role, TensorId, Violation};
 use trn3_num::{Dtype, decode_slice};
 use trn3_program::{Fill, FillValue, Loop, LoopKind, Path, Program, turns};
@@ -69,6 +69,7 @@ pub struct Interpreter {
     path: Path,
     turning: Vec<Turning>,
     fills_done: usize,
+    findings: Vec<Finding>,
     options: RunOptions,
 }
 
@@ -134,6 +135,7 @@ impl Interpreter {
         self.path = Path::default();
         self.turning.clear();
         self.fills_done = 0;
+        self.findings.clear();
         self.options = options;
         for (id, info) in program.tensors.iter().enumerate() {
             let slab = program.places[id].slab;
@@ -154,6 +156,11 @@ impl Interpreter {
     /// Instructions executed so far.
     pub fn executed(&self) -> usize {
         self.executed
+    }
+
+    /// Deviations that the data showed, each once a line.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
     }
 
     /// How often each loop went round so far.
@@ -215,17 +222,29 @@ impl Interpreter {
             }
             &resolved
         };
+        let mut found = Vec::new();
         let mut machine = Machine {
             memory: &mut self.memory,
             tables: code.tables,
             registers: &mut self.registers,
             scratch: &mut self.scratch,
-            options: ValueOptions { cast: self.options.cast(self.executed) },
+            options: ValueOptions { cast: self.options.cast(self.executed), checks: self.options.checks },
+            findings: &mut found,
         };
         (definition.execute)(instruction, &mut machine).map_err(refused)?;
         self.executed += 1;
+        for violation in found {
+            self.note(violation.in_instruction(definition.name), instruction.line);
+        }
         let operand = instruction.operands.iter().find(|operand| operand.is_some());
         Ok(WORK_PER_INSTRUCTION + operand.map_or(0, |operand| code.tables.geometry(operand).elements() as u64))
+    }
+
+    fn note(&mut self, violation: Violation, line: u32) {
+        let known = self.findings.iter().any(|known| known.line == line && known.violation.rule == violation.rule);
+        if !known {
+            self.findings.push(Finding { violation, line });
+        }
     }
 
     /// Goes to the body of a loop, back to its beginning, or on.

@@ -7,6 +7,7 @@ mod blocks;
 mod cores;
 mod critical;
 mod interpreter;
+mod launch_dma;
 mod lines;
 mod occupancy;
 mod options;

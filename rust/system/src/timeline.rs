@@ -1,12 +1,11 @@
 //! Time: a Program on one core of a chip, and what the engines did meanwhile.
 
+use crate::launch_dma::LaunchDma;
 use crate::tracks::FLOWS_MAX;
-use std::sync::Arc;
 use thiserror::Error;
-use trn3_dma::{Completion, DmaEngines, Mode, Route as DmaRoute, Shape, Side, Transfer as DmaTransfer};
-use trn3_isa::{Cost, Engine, Generation, Transfer};
-use trn3_mem::Space;
-use trn3_neuroncore::{Cause, CoreProgram, InstructionTime, Mover, Schedule, ScheduleError, Ticket, schedule};
+use trn3_dma::{Completion, DmaSpec, Route as DmaRoute};
+use trn3_isa::{Cost, Engine};
+use trn3_neuroncore::{Cause, CoreProgram, InstructionTime, Schedule, ScheduleError, schedule};
 use trn3_program::{Path, Program};
 use trn3_sim::trace::{Arg, Slice, SourceLocation, Trace, Value};
 use trn3_sim::{Picos, Seed};
@@ -72,89 +71,13 @@ pub struct Timeline {
     pub array_flops_per_s: f64,
     /// A core's share of the published chip peak in BF16, FLOP/s.
     pub published_flops_per_s: f64,
-    /// A core's share of the peak HBM bandwidth.
+    /// Bytes read from HBM.
+    pub hbm_read_bytes: u64,
+    /// Bytes written to HBM.
+    pub hbm_written_bytes: u64,
+    /// Peak bandwidth of the stack of HBM that the core shares with its neighbour.
     pub hbm_bytes_per_s: f64,
     pub(crate) completions: Vec<(u32, Completion)>,
-}
-
-/// Queues: each issuer has its own ring.
-fn queue_of(engine: Engine) -> u8 {
-    engine as u8
-}
-
-struct CoreDma {
-    engines: DmaEngines,
-    tickets: Vec<Ticket>,
-    completions: Vec<(u32, Completion)>,
-}
-
-/// What `dma` calls a transfer of the ISA.
-fn shape_of(transfer: &Transfer) -> (Shape, Mode) {
-    let on_chip = |space: Space| space.is_on_chip();
-    let route = match (on_chip(transfer.from), on_chip(transfer.to)) {
-        (false, true) => DmaRoute::HbmToSbuf,
-        (true, false) => DmaRoute::SbufToHbm,
-        (true, true) => DmaRoute::SbufToSbuf,
-        (false, false) => DmaRoute::HbmToHbm,
-    };
-    let rows = u64::from(transfer.partitions.max(1));
-    let row_bytes = (transfer.bytes / rows).max(1);
-    let piece_bytes = transfer.piece_bytes.clamp(1, row_bytes);
-    let side = if row_bytes.is_multiple_of(piece_bytes) {
-        Side { piece_bytes, pieces: row_bytes / piece_bytes }
-    } else {
-        Side { piece_bytes: row_bytes, pieces: 1 }
-    };
-    let shape = Shape::new(route, transfer.partition_start, transfer.partitions, side, side, false)
-        .expect("the recorder checked the transfer's operands");
-    let mode = match transfer.generation {
-        Generation::Hardware => Mode::Hardware,
-        Generation::Software => Mode::Software,
-        Generation::Static => Mode::Static,
-    };
-    (shape, mode)
-}
-
-/// The DMA engines of every core of a launch.
-struct LaunchDma {
-    cores: Vec<CoreDma>,
-}
-
-impl Mover for LaunchDma {
-    fn submit(&mut self, core: u8, trigger: Picos, ticket: Ticket, transfer: &Transfer, issuer: Engine) -> Picos {
-        let dma = &mut self.cores[usize::from(core)];
-        let (shape, mode) = shape_of(transfer);
-        let mut submitted = DmaTransfer::new(shape, mode, queue_of(issuer));
-        submitted.class = transfer.priority;
-        dma.engines.submit(trigger, &submitted).expect("the core's partitions and queues were checked");
-        dma.tickets.push(ticket);
-        dma.engines.spec().issue_interval(mode, &shape)
-    }
-
-    fn next_done(&mut self, limit: Picos) -> Option<(Ticket, Picos)> {
-        if self.cores.len() == 1 {
-            return self.cores[0].next_done(limit);
-        }
-        // In step: no core's engines go past a moment at which the other's may have something done.
-        loop {
-            let events = self.cores.iter().enumerate();
-            let next = events.filter_map(|(core, dma)| dma.engines.next_event_time().map(|at| (at, core))).min();
-            let (at, core) = next.filter(|&(at, _)| at <= limit)?;
-            if let Some(done) = self.cores[core].next_done(at) {
-                return Some(done);
-            }
-        }
-    }
-}
-
-impl CoreDma {
-    fn next_done(&mut self, limit: Picos) -> Option<(Ticket, Picos)> {
-        let completion = self.engines.next_completion(limit)?;
-        let ticket = self.tickets[completion.id.0 as usize];
-        let consumer = completion.done + self.engines.spec().semaphore_to_consumer();
-        self.completions.push((ticket.instance, completion));
-        Some((ticket, consumer))
-    }
 }
 
 /// Runs a Program in time: one timeline for each of its cores. `paths` says how often the loops of a run went round, `seed`
@@ -168,25 +91,32 @@ pub fn timelines(
     target: &Target,
     seed: Seed,
 ) -> Result<Vec<Timeline>, TimelineError> {
-    let spec = Arc::new(trn3_dma::DmaSpec::new(target));
-    let core_dma =
-        |_| CoreDma { engines: DmaEngines::new(Arc::clone(&spec)), tickets: Vec::new(), completions: Vec::new() };
-    let mut dma = LaunchDma { cores: program.cores().map(core_dma).collect() };
+    let mut dma = LaunchDma::new(DmaSpec::new(target), program.cores().count());
     let path = |core: usize| paths.and_then(|paths| paths.get(core));
     let programs: Vec<CoreProgram<'_>> =
         program.cores().enumerate().map(|(core, program)| CoreProgram { program, path: path(core) }).collect();
     let schedules = schedule(&programs, target, seed, &mut dma)?;
     let total = schedules.iter().map(Schedule::end).max().unwrap_or(Picos::ZERO);
-    let cores = program.cores().zip(schedules).zip(dma.cores);
-    Ok(cores.map(|((program, schedule), dma)| core_timeline(program, schedule, dma, total, target)).collect())
+    let cores = program.cores().zip(schedules).enumerate();
+    Ok(cores
+        .map(|(core, (program, schedule))| core_timeline(program, schedule, &mut dma, core, total, target))
+        .collect())
 }
 
-fn core_timeline(program: &Program, schedule: Schedule, dma: CoreDma, total: Picos, target: &Target) -> Timeline {
+fn core_timeline(
+    program: &Program,
+    schedule: Schedule,
+    dma: &mut LaunchDma,
+    core: usize,
+    total: Picos,
+    target: &Target,
+) -> Timeline {
+    let completions = dma.take_completions(core);
+    let counters = dma.counters(core);
     let tables = program.tables();
     let mut engines: Vec<EngineUse> =
         Engine::ALL.iter().map(|&engine| engine_use(program, &schedule, engine)).collect();
-    engines.push(dma_use(&dma.completions));
-    let counters = dma.engines.counters();
+    engines.push(dma_use(&completions));
     let mut routes: Vec<Route> = DmaRoute::ALL
         .iter()
         .enumerate()
@@ -197,7 +127,7 @@ fn core_timeline(program: &Program, schedule: Schedule, dma: CoreDma, total: Pic
             transfers: 0,
         })
         .collect();
-    for (_, completion) in &dma.completions {
+    for (_, completion) in &completions {
         routes[completion.transfer.shape.route() as usize].transfers += 1;
     }
     let (mut flops, mut flops_bf16) = (0, 0.0);
@@ -217,8 +147,10 @@ fn core_timeline(program: &Program, schedule: Schedule, dma: CoreDma, total: Pic
         flops_bf16,
         array_flops_per_s: target.peaks().bf16_flops_per_s,
         published_flops_per_s: target.published.chip.bf16_flops_per_s as f64 / cores,
-        hbm_bytes_per_s: target.chip.hbm.bandwidth_peak_bytes_per_s as f64 / cores,
-        completions: dma.completions,
+        hbm_read_bytes: counters.hbm_read_bytes,
+        hbm_written_bytes: counters.hbm_written_bytes,
+        hbm_bytes_per_s: target.chip.hbm.stack_bandwidth_peak_bytes_per_s as f64,
+        completions,
         schedule,
     }
 }
@@ -293,13 +225,7 @@ fn dma_use(completions: &[(u32, Completion)]) -> EngineUse {
 impl Timeline {
     /// Bytes read from and written to HBM.
     pub fn hbm_bytes(&self) -> u64 {
-        let bytes = |route: &Route| match route.name {
-            "hbm_to_sbuf" => route.read_bytes,
-            "sbuf_to_hbm" => route.written_bytes,
-            "hbm_to_hbm" => route.read_bytes + route.written_bytes,
-            _ => 0,
-        };
-        self.routes.iter().map(bytes).sum()
+        self.hbm_read_bytes + self.hbm_written_bytes
     }
 
     /// A trace: one thread an engine, one a DMA engine, a slice an instruction with its source line; the critical path;
@@ -372,7 +298,7 @@ impl Timeline {
                 let track = trace.component(&format!("{core}.dma.engine{engine:02}"));
                 let args = [
                     Arg { key: number_key, value: Value::Uint(number as u64) },
-                    Arg { key: bytes_key, value: Value::Uint(completion.transfer.shape.written_bytes()) },
+                    Arg { key: bytes_key, value: Value::Uint(completion.transfer.written_bytes()) },
                 ];
                 let slice = Slice { track, start: work.start, duration: work.end - work.start, name, category, source };
                 trace.slice(slice, &args);

@@ -3,8 +3,8 @@
 use super::{GENERATION, LOGICAL, check_logical};
 use crate::arguments::{Arguments, Parameter, Use};
 use crate::context::{Context, SBUF, broken};
-use crate::cost::{Cost, Generation, Meeting, Transfer};
-use crate::dma::issue;
+use crate::cost::{Cost, Generation, Meeting, Movement, Transfer};
+use crate::dma::traffic;
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
 use crate::rules::Rule;
@@ -153,16 +153,10 @@ fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost
     if instruction.flags & DIRECT != 0 {
         return Cost::Meeting(Meeting::Direct { bytes });
     }
-    let space = tables.tensor(&src).space;
     let hardware = target.core.capability.hardware_dge;
     Cost::Meeting(Meeting::Exchange(Transfer {
-        from: space,
-        to: space,
-        partitions: tables.pattern(&src).dims[0].count,
-        partition_start: tables.partition_start(&src) as u32,
-        bytes,
-        piece_bytes: issue::run_bytes(&src, tables).min(issue::run_bytes(&dst, tables)),
         generation: if hardware { Generation::Hardware } else { Generation::Static },
         priority: target.chip.dma.priority_default.unwrap_or(0) as u8,
+        ..traffic::transfer(instruction, tables, Movement::Copy, &dst, &[&src])
     }))
 }

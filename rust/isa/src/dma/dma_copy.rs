@@ -2,13 +2,15 @@
 
 use crate::arguments::{Arguments, Parameter, Use};
 use crate::context::{Context, broken};
-use crate::cost::{Cost, Transfer};
-use crate::dma::issue;
+use crate::cost::{Cost, Movement};
+use crate::dma::indirect::{self, INDEX, INDEX_BOUNDS, RowsByIndex};
+use crate::dma::issue::{self, GATHER, Makers, SCATTER};
+use crate::dma::traffic;
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
 use crate::rules::{self, Rule};
 use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan, no_work};
-use trn3_mem::{Dim, Geometry, Space, View, Violation};
+use trn3_mem::{Space, View, Violation};
 use trn3_spec::Target;
 
 /// The table's entry.
@@ -59,7 +61,7 @@ pub const DEFINITION: Definition = Definition {
         CAST,
         issue::PRIORITY,
         issue::PRIORITY_GENERATION,
-        issue::HWDGE,
+        issue::DGE_MODE,
         issue::HWDGE_GENERATION,
         issue::INDIRECT_GENERATION,
         INDEX,
@@ -86,56 +88,27 @@ const CAST: Rule = Rule {
     source: "nki/get-started/about/nki-dma-overview.rst",
     fix: "use .view() so that both sides have the same packed type, or uint8, uint16 or uint32",
 };
-const INDEX: Rule = Rule {
-    id: "dma_copy.index",
-    text: "vector_offset is a (P, 1) tile of int32 or uint32 in SBUF, one index a row, and the other side is in SBUF or HBM",
-    source: "nki/deep-dives/nki-aps.rst",
-    fix: "give one index for each row of the pattern",
-};
-const INDEX_BOUNDS: Rule = Rule {
-    id: "dma_copy.index_bounds",
-    text: "a row index lies inside the tensor, unless oob_mode.skip",
-    source: "nki/api/nki/isa/__init__.py, dma_copy",
-    fix: "check the indices, or use oob_mode.skip",
-};
-
-const GATHER: u16 = 1 << 3;
-const SCATTER: u16 = 1 << 4;
-
+/// Memories that the DMA engines reach.
 const MEMORIES: &[Space] = &[Space::Sbuf, Space::PrivateHbm, Space::SharedHbm];
 
-fn check_side(context: &mut Context<'_>, view: &View, name: &'static str) -> Result<(), Violation> {
+/// Checks one side of a transfer: its memory, and on chip what holds of every tile.
+pub(super) fn check_side(context: &mut Context<'_>, view: &View, name: &'static str) -> Result<(), Violation> {
     if view.space.is_on_chip() {
         return context.check_tile(view, name, MEMORIES);
     }
-    if !MEMORIES.contains(&view.space) {
-        return Err(broken(
-            &rules::OPERAND_SPACE,
-            name,
-            format!("is in {}", view.space.name()),
-            "must be in sbuf or hbm",
-        ));
+    if MEMORIES.contains(&view.space) {
+        return Ok(());
     }
-    if let Some(index) = &view.index {
-        let words = matches!(index.dtype, trn3_num::Dtype::Int32 | trn3_num::Dtype::Uint32);
-        if !words || index.space != Space::Sbuf || index.elements() != u64::from(view.dims[0].count) {
-            let value =
-                format!("has indices {} {:?} in {}", index.dtype.name(), index.shape().as_slice(), index.space.name());
-            return Err(broken(
-                &INDEX,
-                name,
-                value,
-                format!("must be int32 or uint32 ({}, 1) in sbuf", view.dims[0].count),
-            ));
-        }
-    }
-    Ok(())
+    let value = format!("is in {}", view.space.name());
+    Err(broken(&rules::OPERAND_SPACE, name, value, "must be in sbuf or hbm"))
 }
 
 fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruction, Violation> {
     let (dst, src) = (arguments.view("dst")?, arguments.view("src")?);
     check_side(context, dst, "dst")?;
     check_side(context, src, "src")?;
+    indirect::check_index(dst, "dst")?;
+    indirect::check_index(src, "src")?;
     if dst.elements() != src.elements() {
         let value = format!("has {} elements, {:?}", src.elements(), src.shape().as_slice());
         return Err(broken(&SIZE, "src", value, format!("dst has {}, {:?}", dst.elements(), dst.shape().as_slice())));
@@ -145,8 +118,9 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
         return Err(broken(&CAST, "src", value, format!("dst is {}", dst.dtype.name())));
     }
     let mut instruction = Instruction::new(Opcode::DmaCopy, Engine::Sync);
-    let indirect = dst.index.is_some() || src.index.is_some();
-    issue::issue(&mut instruction, arguments, context, dst.dtype != src.dtype, indirect)?;
+    let by_index = dst.index.is_some() || src.index.is_some();
+    let makers = Makers { hardware: dst.dtype == src.dtype && !by_index, software: true, fixed: !by_index };
+    issue::issue(&mut instruction, arguments, context, makers)?;
     context.writes(&mut instruction, 0, dst);
     context.reads(&mut instruction, 1, src);
     match (&dst.index, &src.index) {
@@ -154,7 +128,7 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
         (Some(index), None) => {
             instruction.flags |= SCATTER;
             context.reads(&mut instruction, 2, index);
-            // Rows that are not named keep their bytes: what a scatter writes is not known while recording.
+            // RowsByIndex that are not named keep their bytes: what a scatter writes is not known while recording.
             instruction.reads |= 1;
             instruction.dynamic |= 1;
         }
@@ -165,6 +139,10 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
         }
         (None, None) => {}
     }
+    if issue::skips(&instruction) {
+        // What is skipped keeps its bytes.
+        instruction.reads |= 1;
+    }
     Ok(instruction)
 }
 
@@ -174,39 +152,15 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
         return machine.copy(&dst, &src);
     }
     let gathers = instruction.flags & GATHER != 0;
-    let indirect = if gathers { src } else { dst };
-    let tile = machine.tile(&index);
-    let mut rows = vec![0; tile.geometry.elements()];
-    tile.read_words(0, &mut rows);
-    let tensor = machine.tables.tensor(&indirect);
-    let limit = tensor.shape[0];
-    let scale = tensor.dtype.size_bytes() as i64;
-    let geometry = machine.tables.geometry(&indirect);
-    let stride = (tensor.size() / u64::from(limit)) as i64 * scale / geometry.dtype.size_bytes() as i64;
+    let rows = RowsByIndex::new(instruction, machine, if gathers { &src } else { &dst }, &index);
     let other = machine.tables.geometry(if gathers { &dst } else { &src });
-    let row = geometry.row_elements();
-    let mut bytes = vec![0u8; row * geometry.dtype.size_bytes()];
-    let mut values = vec![0f32; row];
+    let row = rows.row_elements();
     let cast = machine.options.cast;
     let (from, to) = (machine.tables.pattern(&src).dtype, machine.tables.pattern(&dst).dtype);
-    let elements = (tensor.bytes() / geometry.dtype.size_bytes() as u64) as i64;
-    // Lowest and highest element of a row of the pattern, from its start.
-    let ends = geometry.dims[1..].iter().map(|dim| dim.stride * (i64::from(dim.count) - 1));
-    let (low, high) = ends.fold((0, 0), |(low, high), end| (low + end.min(0), high + end.max(0)));
-    for (position, &at) in rows.iter().enumerate() {
-        let start = geometry.offset + stride * i64::from(at);
-        if at >= limit || start + low < 0 || start + high >= elements {
-            if issue::skips(instruction) {
-                continue;
-            }
-            let operand = if gathers { "src" } else { "dst" };
-            let value = format!("index {} is {}", position, at as i32);
-            let reach = format!("the tensor has {limit} rows, {elements} elements; the row starts at element {start}");
-            return Err(broken(&INDEX_BOUNDS, operand, value, reach));
-        }
-        let mut one = Geometry { dims: geometry.dims[1..].into(), ..geometry.clone() };
-        one.dims.insert(0, Dim { stride, count: 1 });
-        one.offset = start;
+    let mut bytes = vec![0u8; row * from.size_bytes()];
+    let mut values = vec![0f32; row];
+    for position in 0..rows.numbers.len() {
+        let Some(one) = rows.row(position)? else { continue };
         let (read, write) = if gathers { (&one, &other) } else { (&other, &one) };
         let (read_first, write_first) = if gathers { (0, position * row) } else { (position * row, 0) };
         let source = trn3_mem::Tile { bytes: machine.memory.bytes(src.tensor), geometry: read.clone() };
@@ -227,32 +181,5 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
 
 fn cost(instruction: &Instruction, tables: &Tables<'_>, _: &Target) -> Cost {
     let [dst, src, ..] = instruction.operands;
-    let (to, from) = (tables.tensor(&dst), tables.tensor(&src));
-    let bytes = tables.geometry(&dst).elements() as u64 * tables.pattern(&dst).dtype.size_bytes() as u64;
-    let (mut piece, other) = (issue::run_bytes(&dst, tables), issue::run_bytes(&src, tables));
-    // Elements of unequal size are counted in bytes of dst.
-    let other = other * tables.pattern(&dst).dtype.size_bytes() as u64 / tables.pattern(&src).dtype.size_bytes() as u64;
-    piece = greatest_common_divisor(piece, other.max(1));
-    if instruction.flags & GATHER != 0 {
-        piece = piece.min(tables.geometry(&src).row_elements() as u64 * tables.pattern(&dst).dtype.size_bytes() as u64);
-    }
-    let chip_side = [&dst, &src].into_iter().find(|operand| tables.tensor(operand).space.is_on_chip());
-    let (partitions, partition_start) = chip_side.map_or((0, 0), |operand| {
-        let row = tables.tensor(operand).partition_bytes() / tables.pattern(operand).dtype.size_bytes() as u64;
-        (tables.pattern(operand).dims[0].count, (operand.offset as u64 / row.max(1)) as u32)
-    });
-    Cost::Transfer(Transfer {
-        from: from.space,
-        to: to.space,
-        partitions,
-        partition_start,
-        bytes,
-        piece_bytes: piece,
-        generation: issue::generation_of(instruction),
-        priority: issue::priority_of(instruction),
-    })
-}
-
-fn greatest_common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+    Cost::Transfer(traffic::transfer(instruction, tables, Movement::Copy, &dst, &[&src]))
 }

@@ -75,8 +75,21 @@ impl Builder {
         Ok(())
     }
 
-    /// Follows what is written, and what bytes that nothing wrote may reach.
-    pub(super) fn note_accesses(&mut self, instruction: &Instruction) {
+    /// Follows what is written, and what bytes that nothing wrote may reach; `before` are instructions whose results go
+    /// into this one.
+    pub(super) fn note_accesses(&mut self, before: &[Instruction], instruction: &Instruction) {
+        let mut taint: Option<Taint> = None;
+        for each in before.iter().chain([instruction]) {
+            taint = Taint::joined(taint, self.note_reads(each));
+        }
+        if let Some(taint) = &mut taint {
+            taint.shows_as_nan &= !self.hides_nan(instruction);
+        }
+        self.note_writes(instruction, taint);
+    }
+
+    /// What bytes that nothing wrote an instruction may read.
+    fn note_reads(&mut self, instruction: &Instruction) -> Option<Taint> {
         let mut taint: Option<Taint> = None;
         for (slot, operand) in instruction.operands.iter().enumerate() {
             if instruction.reads >> slot & 1 == 0 {
@@ -98,9 +111,10 @@ impl Builder {
                 self.poison(operand.tensor);
             }
         }
-        if let Some(taint) = &mut taint {
-            taint.shows_as_nan &= !self.hides_nan(instruction);
-        }
+        taint
+    }
+
+    fn note_writes(&mut self, instruction: &Instruction, taint: Option<Taint>) {
         for (slot, operand) in instruction.operands.iter().enumerate() {
             if !instruction.is_written(slot) {
                 continue;
