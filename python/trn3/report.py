@@ -14,7 +14,7 @@ from typing import Any
 
 from trn3 import _native
 
-__all__ = ["EngineUse", "LineUse", "Report", "RouteUse"]
+__all__ = ["EngineUse", "LabelUse", "LineUse", "Report", "RouteUse"]
 
 _PS = 1e-12
 
@@ -59,6 +59,16 @@ class LineUse:
     line: int
     instructions: int
     busy_s: float
+
+
+@dataclass(frozen=True)
+class LabelUse:
+    """When the instructions of one label (``name=`` of an instruction) ran, seconds from the first issue."""
+
+    name: str
+    instructions: int
+    start_s: float
+    end_s: float
 
 
 class Report:
@@ -114,6 +124,11 @@ class Report:
     def lines(self) -> list[LineUse]:
         """Source lines, the longest first."""
         return [LineUse(file, line, count, busy * _PS) for file, line, count, busy in self.timeline.lines()]
+
+    @property
+    def labels(self) -> list[LabelUse]:
+        """Labels of instructions, in the order of their ends."""
+        return [LabelUse(name, count, start * _PS, end * _PS) for name, count, start, end in self.timeline.labels()]
 
     @property
     def hbm_bytes(self) -> int:
@@ -174,6 +189,7 @@ class Report:
             "engines": [asdict(engine) for engine in self.engines],
             "routes": [asdict(route) for route in self.routes],
             "lines": [asdict(line) for line in self.lines],
+            "labels": [asdict(label) for label in self.labels],
         }
 
     def to_json(self) -> str:

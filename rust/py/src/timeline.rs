@@ -185,6 +185,27 @@ impl Timeline {
         rows
     }
 
+    /// ``(label, instructions, first issue, last end)`` of the instructions of each label, in picoseconds, in the order
+    /// of their ends.
+    fn labels(&self) -> Vec<(String, u64, u64, u64)> {
+        let mut labels: std::collections::BTreeMap<u32, (u64, Picos, Picos)> = std::collections::BTreeMap::new();
+        let schedule = &self.timeline.schedule;
+        for (at, time) in schedule.times.iter().enumerate() {
+            let label = self.program().instructions[schedule.instances.instruction(at)].name;
+            if label != 0 {
+                let entry = labels.entry(label).or_insert((0, time.issue, time.end));
+                *entry = (entry.0 + 1, entry.1.min(time.issue), entry.2.max(time.end));
+            }
+        }
+        let names = &self.program().names;
+        let row = |(label, (count, start, end)): (u32, (u64, Picos, Picos))| {
+            (names[label as usize].clone(), count, start.0, end.0)
+        };
+        let mut rows: Vec<_> = labels.into_iter().map(row).collect();
+        rows.sort_by_key(|row| (row.3, row.2));
+        rows
+    }
+
     /// Writes the timeline as a Perfetto trace; a file of that name is replaced in one step.
     fn write_perfetto(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let mut temporary = path.clone().into_os_string();
