@@ -82,7 +82,10 @@ def spec(
 
 def demo(
     sentences: Annotated[
-        list[str] | None, typer.Argument(metavar="[SENTENCE]...", help="What to embed; by default a list of our own.")
+        list[str] | None, typer.Argument(metavar="[SENTENCE]...", help="What to embed; by default a list of 32.")
+    ] = None,
+    file: Annotated[
+        str | None, typer.Option("--sentences", metavar="FILE", help="A text file with one sentence a line.")
     ] = None,
     formats: Annotated[
         list[str] | None, typer.Option("--format", metavar="NAME", help="fp32, bf16 or mxfp8; may be repeated.")
@@ -94,13 +97,20 @@ def demo(
     json_file: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Also write the figures here.")
     ] = None,
+    layers: Annotated[
+        int | None, typer.Option("--layers", metavar="N", help="Only the first layers of the encoder.")
+    ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SET_HELP)] = None,
 ) -> None:
-    """Run a part of all-MiniLM-L6-v2 on the emulated core in three formats, against float64."""
+    """Embed sentences with all-MiniLM-L6-v2 on the emulated core in three formats, against NumPy."""
     # Only this command needs the packages of the extra `models`.
     from trn3 import demo as job
 
-    job.demo(sentences or None, tuple(formats or job.FORMATS), out, weights, json_file, _overrides(settings))
+    if file is not None and sentences:
+        raise UsageError("--sentences and sentences on the command line exclude each other")
+    given = sentences or None if file is None else job.read_sentences(file)
+    chosen = tuple(formats or job.FORMATS)
+    job.demo(given, chosen, out, weights, json_file, layers, overrides=_overrides(settings))
 
 
 def run(

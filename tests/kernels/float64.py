@@ -54,3 +54,31 @@ def block(tokens, size, hidden, out_size, seed=0):
     w1 = draw(size, hidden) / np.float32(math.sqrt(size))
     w2 = draw(hidden, out_size) / np.float32(math.sqrt(hidden))
     return draw(tokens, size), w1, draw(hidden), w2, draw(out_size)
+
+
+def attention(x, mask, w_qkv, b_qkv, w_out, b_out, heads, length):
+    """Multi-head self-attention of sentences of `length` tokens; padding gets no weight."""
+    x = x.astype(np.float64)
+    (tokens, size), head = x.shape, x.shape[1] // heads
+    projected = (x @ w_qkv.astype(np.float64) + b_qkv).reshape(-1, length, 3, heads, head)
+    q, k, v = projected.transpose(2, 0, 3, 1, 4)
+    scores = q @ k.swapaxes(-1, -2) / math.sqrt(head)
+    scores = scores + np.where(mask.reshape(-1, 1, 1, length) > 0, 0.0, -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    mixed = weights / weights.sum(axis=-1, keepdims=True) @ v
+    return mixed.transpose(0, 2, 1, 3).reshape(tokens, size) @ w_out.astype(np.float64) + b_out
+
+
+def mean_pool(x, mask, length, normalize=True):
+    weights = mask.reshape(-1, length, 1).astype(np.float64)
+    total = (x.astype(np.float64).reshape(*weights.shape[:2], -1) * weights).sum(axis=1)
+    mean = total / np.maximum(weights.sum(axis=1), 1.0)
+    return mean / np.linalg.norm(mean, axis=1, keepdims=True) if normalize else mean
+
+
+def padding(sentences, length, seed=0):
+    """Draw a mask: the first sentence is whole, the last one has one token, the others any number."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, length + 1, sentences)
+    lengths[0], lengths[-1] = length, 1
+    return (np.arange(length) < lengths[:, None]).astype(np.float32).reshape(-1)

@@ -16,7 +16,7 @@ def in_bfloat16(x, w1, b1, w2, b2):
 
 
 def packed(x, w1, b1, w2, b2):
-    return x.astype(BFLOAT16), *kernels.pack_weight(w1), b1, *kernels.pack_weight(w2), b2
+    return x.astype(BFLOAT16), kernels.pack_weight(w1), b1, kernels.pack_weight(w2), b2
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -45,7 +45,7 @@ def test_earlier_generations_agree_too(target):
 
 def test_microscaling_needs_trainium3():
     with pytest.raises(UnsupportedError, match=r"from NeuronCore-v4 \(trn3\) on"):
-        trn3.run(kernels.feed_forward_mx, *packed(*block(5, 256, 128, 384)), options=trn3.RunOptions(target="trn2"))
+        trn3.run(kernels.feed_forward, *packed(*block(5, 256, 128, 384)), options=trn3.RunOptions(target="trn2"))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -61,7 +61,7 @@ def test_bfloat16_agrees_with_float64(shape):
 @pytest.mark.parametrize("shape", MX_SHAPES)
 def test_mxfp8_agrees_with_exact_sums_of_rounded_operands(shape):
     arguments = block(*shape)
-    found = trn3.run(kernels.feed_forward_mx, *packed(*arguments))
+    found = trn3.run(kernels.feed_forward, *packed(*arguments))
     assert found.result.dtype == BFLOAT16
     assert not found.findings
     rounded = (arguments[0].astype(BFLOAT16), *arguments[1:])
@@ -72,8 +72,8 @@ def test_mxfp8_agrees_with_exact_sums_of_rounded_operands(shape):
 
 def test_a_token_does_not_depend_on_its_neighbours():
     x, *dense = packed(*block(131, 384, 512, 128))
-    together = trn3.run(kernels.feed_forward_mx, x, *dense).result
-    alone = trn3.run(kernels.feed_forward_mx, x[130:], *dense).result
+    together = trn3.run(kernels.feed_forward, x, *dense).result
+    alone = trn3.run(kernels.feed_forward, x[130:], *dense).result
     assert together[130:].tobytes() == alone.tobytes()
 
 
@@ -93,15 +93,13 @@ def test_packed_weights_take_33_bits_for_4_values():
     assert np.all(scales == 127 - 7)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "convert"), [(kernels.feed_forward, lambda *a: a), (kernels.feed_forward_mx, packed)]
-)
+@pytest.mark.parametrize("convert", [lambda *a: a, packed])
 @pytest.mark.parametrize(("at", "operand"), [(1, "w1"), (2, "b1"), (3, "w2"), (4, "b2")])
-def test_arguments_of_different_models_are_refused(kernel, convert, at, operand):
+def test_arguments_of_different_models_are_refused(convert, at, operand):
     arguments = list(block(4, 128, 256, 128))
     arguments[at] = np.concatenate([arguments[at]] * 2)
     with pytest.raises(RuleError) as raised:
-        trn3.run(kernel, *convert(*arguments))
+        trn3.run(kernels.feed_forward, *convert(*arguments))
     assert raised.value.rule == "kernel.shape"
     assert raised.value.operand == operand
 

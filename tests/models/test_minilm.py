@@ -23,6 +23,7 @@ CONFIG = {
     "max_position_embeddings": 4,
     "type_vocab_size": 2,
     "num_hidden_layers": 1,
+    "num_attention_heads": 2,
     "layer_norm_eps": 1e-12,
 }
 SHAPES = {
@@ -31,12 +32,23 @@ SHAPES = {
     "embeddings.token_type_embeddings.weight": (2, 8),
     "embeddings.LayerNorm.weight": (8,),
     "embeddings.LayerNorm.bias": (8,),
-    "encoder.layer.0.intermediate.dense.weight": (16, 8),
-    "encoder.layer.0.intermediate.dense.bias": (16,),
-    "encoder.layer.0.output.dense.weight": (8, 16),
-    "encoder.layer.0.output.dense.bias": (8,),
-    "encoder.layer.0.output.LayerNorm.weight": (8,),
-    "encoder.layer.0.output.LayerNorm.bias": (8,),
+    **{
+        f"encoder.layer.0.{name}.{part}": shape[: 2 - (part == "bias")]
+        for name, shape in {
+            "attention.self.query": (8, 8),
+            "attention.self.key": (8, 8),
+            "attention.self.value": (8, 8),
+            "attention.output.dense": (8, 8),
+            "intermediate.dense": (16, 8),
+            "output.dense": (8, 16),
+        }.items()
+        for part in ("weight", "bias")
+    },
+    **{
+        f"encoder.layer.0.{name}.{part}": (8,)
+        for name in ("attention.output.LayerNorm", "output.LayerNorm")
+        for part in ("weight", "bias")
+    },
 }
 
 
@@ -64,9 +76,17 @@ def test_a_file_and_its_directory_give_the_same_weights(tmp_path):
     path = small_model(tmp_path)
     for place in (path, tmp_path, str(path)):
         weights = minilm.load_weights(place)
-        assert np.array_equal(weights.w1, tensors()["encoder.layer.0.intermediate.dense.weight"].T)
-        assert weights.w1.flags.c_contiguous
-        assert weights.w2.shape == (16, 8)
+        (layer,) = weights.layers
+        assert np.array_equal(layer.w1, tensors()["encoder.layer.0.intermediate.dense.weight"].T)
+        assert layer.w1.flags.c_contiguous
+        assert layer.w2.shape == (16, 8)
+        parts = ("query", "key", "value")
+        for at, part in enumerate(parts):
+            weight = tensors()[f"encoder.layer.0.attention.self.{part}.weight"]
+            assert np.array_equal(layer.w_qkv[:, 8 * at : 8 * at + 8], weight.T)
+            assert np.array_equal(
+                layer.b_qkv[8 * at : 8 * at + 8], tensors()[f"encoder.layer.0.attention.self.{part}.bias"]
+            )
         assert np.array_equal(weights.word_table, tensors()["embeddings.word_embeddings.weight"])
 
 
@@ -101,7 +121,11 @@ def test_weights_of_another_model_are_refused(tmp_path):
     assert "is F32 (9,), expected F32 (8,)" in refusal(minilm.load_weights, small_model(tmp_path, content=content))
     content = tensors() | {"embeddings.LayerNorm.bias": np.zeros(8, np.float16)}
     assert "is F16 (8,), expected F32 (8,)" in refusal(minilm.load_weights, small_model(tmp_path, content=content))
-    assert "encoder.layer.3" in refusal(minilm.load_weights, small_model(tmp_path), 3)
+    assert "encoder.layer.1" in refusal(minilm.load_weights, small_model(tmp_path), 2)
+
+
+def test_the_first_layers_can_be_asked_for(tmp_path):
+    assert minilm.load_weights(small_model(tmp_path), 0).layers == ()
 
 
 @pytest.mark.parametrize(
@@ -141,23 +165,61 @@ def test_without_the_package_the_message_says_how_to_get_it(monkeypatch):
 def test_the_package_has_what_its_configuration_says():
     config, weights = minilm.load_config(), minilm.load_weights()
     assert (config.hidden_size, config.intermediate_size, config.layer_norm_eps) == (384, 1536, 1e-12)
-    assert weights.w1.shape == (384, 1536)
+    assert config.num_attention_heads == 12
+    assert len(weights.layers) == config.num_hidden_layers == 6
+    assert all(layer.w1.shape == (384, 1536) and layer.w_qkv.shape == (384, 1152) for layer in weights.layers)
     assert weights.word_table.shape == (30522, 384)
 
 
 @packaged
-def test_sentences_follow_each_other_with_marks_and_own_positions(tmp_path):
-    tokens = minilm.tokenize(["Hello there.", "A boat."])
-    assert tokens.ids.ravel().tolist() == [101, 7592, 2045, 1012, 102, 101, 1037, 4049, 1012, 102]
-    assert tokens.positions.ravel().tolist() == [0, 1, 2, 3, 4] * 2
-    assert not tokens.types.any()
-    assert tokens.ids.dtype == np.int32
+def test_sentences_are_padded_to_one_length_with_marks():
+    tokens = minilm.tokenize(["Hello there.", "A boat left the harbour."])
+    assert (tokens.ids.shape, tokens.length) == ((2, 32), 32)
+    assert tokens.ids[0, :6].tolist() == [101, 7592, 2045, 1012, 102, 0]
+    assert tokens.lengths.tolist() == [5, 8]
+    assert tokens.mask.sum(axis=1).tolist() == [5, 8]
+    assert np.array_equal(tokens.mask > 0, np.arange(32) < tokens.lengths[:, None])
+    assert (tokens.ids.dtype, tokens.mask.dtype) == (np.int32, np.float32)
+    assert not tokens.cut
 
 
 @packaged
-def test_sentences_that_do_not_fit_are_refused():
-    with pytest.raises(Trn3Error, match="limit 512"):
-        minilm.tokenize(["boat " * 511])
+@pytest.mark.parametrize(("words", "length"), [(30, 32), (31, 64), (62, 64), (63, 128), (126, 128), (127, 256)])
+def test_the_length_is_the_next_one_that_the_kernel_takes(words, length):
+    tokens = minilm.tokenize(["boat " * words, "boat"])
+    assert tokens.length == length
+    assert tokens.lengths.tolist() == [words + 2, 3]
+
+
+@packaged
+def test_sentences_that_the_model_does_not_take_are_cut_and_named():
+    tokens = minilm.tokenize(["boat", "boat " * 254, "boat " * 255, "boat " * 5000])
+    assert tokens.length == 256
+    assert tokens.lengths.tolist() == [3, 256, 256, 256]
+    assert tokens.cut == {2: 257, 3: 5002}
+    # The end mark stays.
+    assert tokens.ids[:, 255].tolist() == [0, 102, 102, 102]
+
+
+@packaged
+def test_without_the_publishers_limit_the_positions_are_the_limit(tmp_path):
+    source = minilm._weights_path(None).parent
+    for name in ("model.safetensors", "config.json"):
+        (tmp_path / name).symlink_to(source / name)
+    assert minilm.tokenize(["boat " * 600], tmp_path).length == 512
+    (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 1000}')
+    assert "max_seq_length is 1000" in refusal(minilm.tokenize, ["boat"], tmp_path)
+
+
+@packaged
+@pytest.mark.parametrize("sentence", ["", "   ", "\t"])
+def test_sentences_without_words_are_refused(sentence):
+    with pytest.raises(Trn3Error, match=r"sentence 2 .* has no words"):
+        minilm.tokenize(["A boat.", sentence])
+
+
+@packaged
+def test_no_sentence_is_refused():
     with pytest.raises(Trn3Error, match="no sentence"):
         minilm.tokenize([])
 
@@ -166,4 +228,6 @@ def test_sentences_that_do_not_fit_are_refused():
 def test_weights_elsewhere_bring_their_own_files_or_take_the_packages(tmp_path):
     source = minilm._weights_path(None)
     shutil.copy(source, tmp_path / "mine.safetensors")
-    assert np.array_equal(minilm.load_weights(tmp_path / "mine.safetensors").b1, minilm.load_weights().b1)
+    assert np.array_equal(
+        minilm.load_weights(tmp_path / "mine.safetensors").layers[5].b1, minilm.load_weights().layers[5].b1
+    )

@@ -71,7 +71,7 @@ def test_every_kind_of_run_has_its_sections(tab, pages, name):
         "assumptions",
     ]
     assert [s for s in sections if s != "findings"] == expected
-    assert ("findings" in sections) == bool(RUNS[name].findings or RUNS[name].report.notes)
+    assert ("findings" in sections) == bool(RUNS[name].findings)
     headline = tab.run("document.querySelector('.figure .value').textContent")
     assert float(headline.rstrip("µs ")) == pytest.approx(RUNS[name].report.total_s * 1e6, abs=0.006)
 

@@ -76,17 +76,6 @@ def test_arrays_that_overlap_are_two_tensors_on_every_call():
         assert np.array_equal(base[0:8], np.full((8, 8), 7.0))
 
 
-def test_moving_within_hbm_says_what_the_figures_leave_out():
-    def kernel(x):
-        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
-        nisa.dma_copy(out, x)
-        return out
-
-    report = trn3.run(kernel, np.zeros((128, 1 << 16), np.float32)).report
-    assert (report.mbu > 1) == bool(report.notes)
-    assert all(note in str(report) for note in report.notes)
-
-
 def test_an_edited_table_is_read_again(tmp_path):
     own = tmp_path / "own.toml"
 

@@ -289,7 +289,6 @@ def test_no_kernel_uses_more_of_hbm_than_there_is(target):
     assert 0.7 < run.report.mbu <= 0.95
     peak = {"trn2": 716e9, "trn3": 1225e9}[target]
     assert run.report.mbu == pytest.approx(run.report.hbm_bytes / run.report.total_s / peak)
-    assert run.report.notes == []
 
 
 def test_larger_classes_wait_behind_smaller_ones_from_v4():

@@ -220,3 +220,26 @@ def test_a_table_of_ones_own_changes_time_only(tmp_path):
     slow = trn3.run(kernel, x, X, options=trn3.RunOptions(target=str(own)))
     assert np.array_equal(fast.result, slow.result)
     assert slow.report.total_s > 1.5 * fast.report.total_s
+
+
+def test_labels_span_their_instructions():
+    def kernel(x):
+        out = nl.ndarray((128, 1024), nl.float32, buffer=nl.shared_hbm)
+        a = nl.load(x)
+        for half, name in enumerate(("first", "second")):
+            b = nl.ndarray((128, 512), nl.float32)
+            nisa.tensor_copy(b, a, name=name)
+            nisa.dma_copy(out[:, 512 * half : 512 * half + 512], b, name=name)
+        return out
+
+    timed = Timed(kernel, X)
+    line = timed.line
+    assert timed.program.opcodes() == ["dma_copy", *("tensor_copy", "dma_copy") * 2]
+    times = [line.instruction(at) for at in range(5)]
+    assert line.labels() == [
+        ("first", 2, times[1][0], times[2][1]),
+        ("second", 2, times[3][0], times[4][1]),
+    ]
+    labels = trn3.run(kernel, X).report.labels
+    assert [(label.name, label.instructions) for label in labels] == [("first", 2), ("second", 2)]
+    assert labels[-1].end_s == pytest.approx(line.total_ps * 1e-12)

@@ -1,21 +1,27 @@
 """Kernels written in the kernel language, for use and as examples.
 
-Each is general in tokens (any count) and takes features in multiples of 128. Activations are (T, D) in HBM, one token a
-row; a dense layer's weights are (in, out), so that the contraction comes to lie on partitions without a transpose.
+Activations are (T, D) in HBM, one token a row; a dense layer's weights are (in, out), so that the contraction comes to
+lie on partitions without a transpose, or the packed words and scales of `pack_weight`: then its products are
+microscaled. Features come in multiples of 128, tokens in any number unless a kernel says otherwise.
 """
 
-from .block import embedded_feed_forward, embedded_feed_forward_mx
+from .attention import attention
+from .dense import dense, pack_weight
 from .embedding import embedding
+from .encoder import Embeddings, Layer, encoder
 from .feed_forward import feed_forward
-from .feed_forward_mx import feed_forward_mx, pack_weight
 from .norm import add_norm
+from .pooling import mean_pool
 
 __all__ = [
+    "Embeddings",
+    "Layer",
     "add_norm",
-    "embedded_feed_forward",
-    "embedded_feed_forward_mx",
+    "attention",
+    "dense",
     "embedding",
+    "encoder",
     "feed_forward",
-    "feed_forward_mx",
+    "mean_pool",
     "pack_weight",
 ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from trn3.nki import isa as nisa
 from trn3.nki import jit
 from trn3.nki import language as nl
 
-from ._tiles import check_shape, load_rows, pieces, store
-from .norm import normalized
+from ._tiles import check_shape, pieces, pipelined, store
+from .norm import LayerNorm
 
 
 @jit
@@ -55,22 +57,34 @@ def embedding(
     check_shape("embedding", "position_table", position_table, (position_table.shape[0], size))
     check_shape("embedding", "type_table", type_table, (type_table.shape[0], size))
     out = nl.ndarray((tokens, size), word_table.dtype, nl.shared_hbm)
-    gamma_rows, beta_rows = load_rows(gamma), load_rows(beta)
-    for start, count in pieces(tokens, nl.tile_size.pmax):
+    norm = LayerNorm(gamma, beta, eps, word_table.dtype)
+
+    def summed(tile: tuple[int, int]) -> Any:
+        start, count = tile
         rows = slice(start, start + count)
-        words = _gathered(word_table, ids[rows, :])
-        places = _gathered(position_table, positions[rows, :])
-        kinds = _gathered(type_table, types[rows, :])
+        words = gathered(word_table, nl.load(ids[rows, :]))
+        places = gathered(position_table, nl.load(positions[rows, :]))
+        kinds = gathered(type_table, nl.load(types[rows, :]))
         total = nl.ndarray((count, size), nl.float32)
         nisa.tensor_tensor(total, words, places, nl.add)
         nisa.tensor_tensor(total, total, kinds, nl.add)
-        store(out[rows, :], normalized(total, gamma_rows, beta_rows, eps, word_table.dtype))
+        return rows, norm.statistics(total)
+
+    def scaled(state: Any) -> Any:
+        rows, statistics = state
+        return rows, norm.scale(statistics)
+
+    def stored(state: Any) -> None:
+        rows, statistics = state
+        store(out[rows, :], norm.apply(statistics))
+
+    pipelined(pieces(tokens, nl.tile_size.pmax), summed, scaled, stored)
     return out
 
 
-def _gathered(table: nl.Tensor, rows: nl.Tensor) -> nl.Tensor:
-    """Return the rows of a table, (P, D), that a piece of an index vector (P, 1) in HBM names."""
+def gathered(table: nl.Tensor, rows: nl.Tensor) -> nl.Tensor:
+    """Return the rows of a table, (P, D), that an index vector (P, 1) in SBUF names."""
     count, size = rows.shape[0], table.shape[1]
     tile = nl.ndarray((count, size), table.dtype)
-    nisa.dma_copy(tile, table.ap([[size, count], [1, size]], vector_offset=nl.load(rows)))
+    nisa.dma_copy(tile, table.ap([[size, count], [1, size]], vector_offset=rows))
     return tile

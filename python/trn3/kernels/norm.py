@@ -2,60 +2,66 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from trn3.nki import isa as nisa
 from trn3.nki import jit
 from trn3.nki import language as nl
 
-from ._tiles import check_shape, load_rows, pieces, store
+from ._tiles import check_shape, load_rows, pieces, pipelined, store
 
 
-def normalized(x: nl.Tensor, gamma: nl.Tensor, beta: nl.Tensor, eps: float, dtype: nl.Tensor) -> nl.Tensor:
-    """Return the layer norm of each partition of a tile; part of a kernel.
+class LayerNorm:
+    """A layer norm whose gamma and beta are in SBUF, in three stages for `pipelined`: `statistics`, `scale`, `apply`.
 
     Parameters
     ----------
-    x : tensor
-        SBUF, (P, D), float32.
     gamma, beta : tensor
-        SBUF, (128, D), the same row in every partition (`load_rows`).
+        (D,) in HBM.
     eps : float
         Added to the variance.
     dtype : dtype
         Data type of the result.
 
-    Returns
-    -------
-    tensor
-        SBUF, (P, D), ``(x - mean) / sqrt(var + eps) * gamma + beta``.
-
     Notes
     -----
-    All float32 until the last instruction; the variance is that of the centred values, not ``E[x^2] - E[x]^2``.
+    ``(x - mean) / sqrt(var + eps) * gamma + beta``, all float32 until the last instruction. The work is spread: VectorE
+    takes the statistics and normalises, GpSimdE applies gamma and beta. GpSimdE also has the square root, so that
+    ScalarE keeps the function table that it is using.
     """
-    partitions, size = x.shape
-    mean = nl.ndarray((partitions, 1), nl.float32)
-    nisa.tensor_reduce(mean, nl.add, x, axis=1)
-    nisa.tensor_scalar(mean, mean, nl.multiply, 1.0 / size)
-    centred = nl.ndarray((partitions, size), nl.float32)
-    nisa.tensor_scalar(centred, x, nl.subtract, mean)
 
-    squares = nl.ndarray((partitions, size), nl.float32)
-    deviation = nl.ndarray((partitions, 1), nl.float32)
-    nisa.activation(
-        squares,
-        nl.square,
-        centred,
-        reduce_op=nl.add,
-        reduce_res=deviation,
-        reduce_cmd=nisa.reduce_cmd.reset_reduce,
-    )
-    nisa.activation(deviation, nl.rsqrt, deviation, bias=eps, scale=1.0 / size)
+    def __init__(self, gamma: nl.Tensor, beta: nl.Tensor, eps: float, dtype: Any) -> None:
+        self.gamma, self.beta = load_rows(gamma), load_rows(beta)
+        self.eps, self.dtype = eps, dtype
 
-    nisa.tensor_scalar(centred, centred, nl.multiply, deviation)
-    nisa.tensor_tensor(centred, centred, gamma[0:partitions, :], nl.multiply)
-    out = nl.ndarray((partitions, size), dtype)
-    nisa.tensor_tensor(out, centred, beta[0:partitions, :], nl.add)
-    return out
+    def statistics(self, x: nl.Tensor) -> tuple[nl.Tensor, nl.Tensor, nl.Tensor]:
+        """Return x, (P, D) float32 in SBUF, with mean and variance of each partition, (P, 1)."""
+        partitions, size = x.shape
+        parts = list(pieces(size, nl.tile_size.bn_stats_fmax))
+        statistics = nl.ndarray((partitions, len(parts), 6), nl.float32)
+        for at, (start, count) in enumerate(parts):
+            nisa.bn_stats(statistics[:, at, :], x[:, start : start + count])
+        moments = nl.ndarray((partitions, 2), nl.float32)
+        nisa.bn_aggr(moments, statistics.reshape((partitions, 6 * len(parts))))
+        return x, moments[:, 0:1], moments[:, 1:2]
+
+    def scale(self, state: tuple[nl.Tensor, nl.Tensor, nl.Tensor]) -> tuple[nl.Tensor, nl.Tensor, nl.Tensor]:
+        """Return x and mean with 1 / sqrt(var + eps) of each partition, (P, 1)."""
+        x, mean, variance = state
+        scale = nl.ndarray(mean.shape, nl.float32)
+        nisa.tensor_scalar(scale, variance, nl.add, self.eps, op1=nl.rsqrt)
+        return x, mean, scale
+
+    def apply(self, state: tuple[nl.Tensor, nl.Tensor, nl.Tensor]) -> nl.Tensor:
+        """Return the norm of what `scale` gave: SBUF, (P, D), of the data type of the norm."""
+        x, mean, scale = state
+        partitions, size = x.shape
+        normal = nl.ndarray((partitions, size), nl.float32)
+        nisa.tensor_scalar(normal, x, nl.subtract, mean, op1=nl.multiply, operand1=scale)
+        nisa.tensor_tensor(normal, normal, self.gamma[0:partitions, :], nl.multiply, engine=nisa.gpsimd_engine)
+        out = nl.ndarray((partitions, size), self.dtype)
+        nisa.tensor_tensor(out, normal, self.beta[0:partitions, :], nl.add, engine=nisa.gpsimd_engine)
+        return out
 
 
 @jit
@@ -90,10 +96,22 @@ def add_norm(x: nl.Tensor, residual: nl.Tensor, gamma: nl.Tensor, beta: nl.Tenso
     check_shape("add_norm", "gamma", gamma, (size,))
     check_shape("add_norm", "beta", beta, (size,))
     out = nl.ndarray((tokens, size), x.dtype, nl.shared_hbm)
-    gamma_rows, beta_rows = load_rows(gamma), load_rows(beta)
-    for start, count in pieces(tokens, nl.tile_size.pmax):
+    norm = LayerNorm(gamma, beta, eps, x.dtype)
+
+    def added(tile: tuple[int, int]) -> Any:
+        start, count = tile
         rows = slice(start, start + count)
         total = nl.ndarray((count, size), nl.float32)
         nisa.tensor_tensor(total, nl.load(x[rows, :]), nl.load(residual[rows, :]), nl.add)
-        store(out[rows, :], normalized(total, gamma_rows, beta_rows, eps, x.dtype))
+        return rows, norm.statistics(total)
+
+    def scaled(state: Any) -> Any:
+        rows, statistics = state
+        return rows, norm.scale(statistics)
+
+    def stored(state: Any) -> None:
+        rows, statistics = state
+        store(out[rows, :], norm.apply(statistics))
+
+    pipelined(pieces(tokens, nl.tile_size.pmax), added, scaled, stored)
     return out

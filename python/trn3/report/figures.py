@@ -16,6 +16,7 @@ __all__ = [
     "Figures",
     "Finding",
     "FormatWork",
+    "LabelUse",
     "LineUse",
     "Memory",
     "Owner",
@@ -117,6 +118,26 @@ class LineUse:
 
 
 @dataclass(frozen=True)
+class LabelUse:
+    """When the instructions of one label (``name=`` of an instruction) ran.
+
+    Attributes
+    ----------
+    name : str
+        The label.
+    instructions : int
+        Instructions that ran, every turn of a loop counted.
+    start_s, end_s : float
+        First issue and last result, from the first issue of the kernel.
+    """
+
+    name: str
+    instructions: int
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
 class SizeClass:
     """Transfers, or descriptors, from one power of two to below the next.
 
@@ -206,7 +227,7 @@ class Roofline:
     peak_flops_per_s : float
         The array's peak for the run's mix of formats.
     hbm_bytes_per_s : float
-        A core's share of the peak HBM bandwidth.
+        Peak bandwidth of the stack of HBM that the core shares with its neighbour.
     ridge_flops_per_byte : float
         The intensity at which memory and array limit alike.
     bound : str
@@ -446,13 +467,11 @@ class Figures:
     mfu_array : float
         The same over the peak of the array.
     mbu : float
-        HBM bytes over a core's share of the peak HBM bandwidth.
+        HBM bytes over the peak bandwidth of the stack that the core shares with its neighbour.
     hbm_bytes : int
         Bytes read from and written to HBM.
     throttle_s : list of float
         Time in which the array was limited after idling: while it had work, and while it had none.
-    notes : list of str
-        What the figures leave out, where it shows.
     findings : list of Finding
         Deviations from the documents.
     engines : list of EngineUse
@@ -461,6 +480,8 @@ class Figures:
         Bytes by route.
     lines : list of LineUse
         Source lines, the longest in flight first.
+    labels : list of LabelUse
+        Labels of instructions (``name=``), in the order of their ends.
     transfers : Transfers
         Sizes of transfers.
     roofline : Roofline
@@ -488,11 +509,11 @@ class Figures:
     mbu: float
     hbm_bytes: int
     throttle_s: list[float]
-    notes: list[str]
     findings: list[Finding]
     engines: list[EngineUse]
     routes: list[RouteUse]
     lines: list[LineUse]
+    labels: list[LabelUse]
     transfers: Transfers
     roofline: Roofline
     memories: list[Memory]

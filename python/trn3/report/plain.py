@@ -134,4 +134,3 @@ def _core(figures: Figures) -> Iterable[str]:
             yield f"{found.name}: {memory(found)}"
         for owned, names, what, where in owners(found)[:SHOWN]:
             yield f"  {size(owned):>10}  {names} ({what})  {where}"
-    yield from figures.notes

@@ -24,6 +24,7 @@ from .figures import (
     Figures,
     Finding,
     FormatWork,
+    LabelUse,
     LineUse,
     Memory,
     Owner,
@@ -156,6 +157,11 @@ class Report:
             for file, line, found in self.timeline.lines()
         ]
 
+    @property
+    def labels(self) -> list[LabelUse]:
+        """Labels of instructions, in the order of their ends."""
+        return [LabelUse(name, count, start * _PS, end * _PS) for name, count, start, end in self.timeline.labels()]
+
     @cached_property
     def transfers(self) -> Transfers:
         """Sizes of transfers and descriptors."""
@@ -243,7 +249,7 @@ class Report:
 
     @property
     def mbu(self) -> float:
-        """HBM bytes over a core's share of the peak HBM bandwidth."""
+        """HBM bytes over the peak bandwidth of the stack that the core shares with its neighbour."""
         return self._utilisation(self.hbm_bytes, self.timeline.hbm_bytes_per_s)
 
     @property
@@ -251,13 +257,6 @@ class Report:
         """Values that were set in place of the hardware table's, by key; fractions as text."""
         values = {**self.table.overrides(), **self.program.overrides}
         return {key: str(value) if isinstance(value, Fraction) else value for key, value in values.items()}
-
-    @property
-    def notes(self) -> list[str]:
-        """What the figures leave out, where it shows."""
-        if self.mbu <= 1:
-            return []
-        return ["MBU is above 100 %: the bandwidth of HBM is not modelled yet, only that of the DMA engines"]
 
     @cached_property
     def figures(self) -> Figures:
@@ -278,11 +277,11 @@ class Report:
             mbu=self.mbu,
             hbm_bytes=self.hbm_bytes,
             throttle_s=list(self.throttle_s),
-            notes=self.notes,
             findings=self.findings,
             engines=self.engines,
             routes=self.routes,
             lines=self.lines,
+            labels=self.labels,
             transfers=self.transfers,
             roofline=self.roofline,
             memories=[self.memory("sbuf"), self.memory("psum")],

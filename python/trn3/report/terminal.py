@@ -60,7 +60,6 @@ def _core(figures: Figures) -> list[Any]:
     lines = [line for line in figures.lines if line.critical_s > 0]
     if lines:
         parts += [Text(""), _lines(figures, sorted(lines, key=lambda line: -line.critical_s)[: plain.SHOWN], total)]
-    parts += [Text(note, style="yellow") for note in figures.notes]
     return parts
 
 

@@ -13,7 +13,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use trn3_mem::{Space, Violation};
-use trn3_sim::Seed;
+use trn3_sim::{Picos, Seed};
 use trn3_spec::Target;
 use trn3_system::{CriticalPath, perfetto};
 
@@ -257,6 +257,27 @@ impl Timeline {
     /// ``(row, blocks)`` of the timeline, the blocks in columns; about ``limit`` blocks at most, short ones joined.
     fn blocks<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Bound<'py, PyList>> {
         analysis::blocks(py, self.program(), &self.timeline, limit)
+    }
+
+    /// ``(label, instructions, first issue, last end)`` of the instructions of each label, in picoseconds, in the order
+    /// of their ends.
+    fn labels(&self) -> Vec<(String, u64, u64, u64)> {
+        let mut labels: std::collections::BTreeMap<u32, (u64, Picos, Picos)> = std::collections::BTreeMap::new();
+        let schedule = &self.timeline.schedule;
+        for (at, time) in schedule.times.iter().enumerate() {
+            let label = self.program().instructions[schedule.instances.instruction(at)].name;
+            if label != 0 {
+                let entry = labels.entry(label).or_insert((0, time.issue, time.end));
+                *entry = (entry.0 + 1, entry.1.min(time.issue), entry.2.max(time.end));
+            }
+        }
+        let names = &self.program().names;
+        let row = |(label, (count, start, end)): (u32, (u64, Picos, Picos))| {
+            (names[label as usize].clone(), count, start.0, end.0)
+        };
+        let mut rows: Vec<_> = labels.into_iter().map(row).collect();
+        rows.sort_by_key(|row| (row.3, row.2));
+        rows
     }
 
     /// Writes the timeline as a Perfetto trace; a file of that name is replaced in one step.

@@ -1,7 +1,7 @@
 //! Where a run stands under the roofline: arithmetic intensity against attained rate.
 //!
 //! The roof is the array's own peak for the mix of formats that the run used (published chip peaks are labels, not what
-//! cycles follow) and a core's share of the peak HBM bandwidth.
+//! cycles follow) and the peak bandwidth of the stack of HBM that the core shares with its neighbour.
 
 use crate::timeline::Timeline;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub struct Roofline {
     pub attained_flops_per_s: f64,
     /// The array's peak for this mix of formats; in BF16 if it did nothing.
     pub peak_flops_per_s: f64,
-    /// The slope of the roof: a core's share of the peak HBM bandwidth.
+    /// The slope of the roof: the peak bandwidth of the core's stack of HBM.
     pub hbm_bytes_per_s: f64,
     /// Work by format, the most first.
     pub formats: Vec<FormatWork>,

@@ -40,7 +40,7 @@ impl Timeline {
     pub fn transfer_sizes(&self) -> Sizes {
         let mut sizes = Sizes::default();
         for (_, completion) in &self.completions {
-            let bytes = completion.transfer.shape.written_bytes();
+            let bytes = completion.transfer.written_bytes();
             let count = completion.engines.iter().map(|work| work.descriptors).sum::<u64>();
             let whole = sizes.transfers.entry(class_of(bytes)).or_default();
             whole.count += 1;
@@ -75,9 +75,8 @@ impl Timeline {
         let edge = |bin: usize| (u128::from(total) * bin as u128 / bins as u128) as u64;
         let bin_of = |at: u64| ((u128::from(at) * bins as u128 / u128::from(total)) as usize).min(bins - 1);
         for (_, completion) in &self.completions {
-            let shape = &completion.transfer.shape;
-            let read = if shape.route().reads_hbm() { shape.read_bytes() } else { 0 };
-            let written = if shape.route().writes_hbm() { shape.written_bytes() } else { 0 };
+            let hbm = &completion.transfer.hbm;
+            let (read, written) = (hbm.read_bytes, hbm.written_bytes);
             let (start, end) = (completion.first_byte.0, completion.done.0.max(completion.first_byte.0 + 1));
             let by = |bytes: u64, at: u64| {
                 let passed = u128::from(at.clamp(start, end) - start);

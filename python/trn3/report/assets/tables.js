@@ -75,10 +75,9 @@ const criticalPath = () => {
 };
 
 const findings = () => {
-  const { findings, notes } = data.figures;
-  if (!findings.length && !notes.length) return null;
+  const { findings } = data.figures;
+  if (!findings.length) return null;
   return h("section", { id: "findings" }, h("div.title", h("h2", "Findings"), h("span.hint", "where the program leaves what the documents say")),
-    notes.map(note => h("div.note", note)),
     findings.map(f => h("div.note", h("div", h("span.mono.where", placeLink(f.place)), " ", f.instruction, f.operand ? `: ${f.operand}` : "", " ", f.value, f.limit ? `; ${f.limit}` : ""),
       h("div.fix", f.fix, " ", h("code.faint", f.rule)))));
 };

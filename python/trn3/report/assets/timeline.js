@@ -20,7 +20,7 @@ const timeline = () => {
     const step = total / traffic.length;
     lane("area", "HBM", AREA, {
       unit: "GB/s", series: [["dma", traffic.map((b, i) => [i * step, (b[0] + b[1]) / step * 1e3])]],
-      limit: state.core.figures.roofline.hbm_bytes_per_s / 1e9, limitName: "share of the peak",
+      limit: state.core.figures.roofline.hbm_bytes_per_s / 1e9, limitName: "peak of the stack",
     });
     for (const memory of memories)
       lane("area", memory.name.toUpperCase(), AREA, { unit: "B", series: [[memory.name === "sbuf" ? "accent" : "gpsimd", memory.time]], limit: memory.capacity, limitName: "capacity", top_value: Math.max(memory.peak_bytes * 1.2, memory.capacity / 1000) });
