@@ -46,6 +46,10 @@ def marked(data, dst):
     nisa.nc_matmul(psum(8, 8, dtype=dst), sbuf(8, 8, dtype=data), identity(8, data), is_transpose=True)
 
 
+def ranged():
+    nisa.range_select(sbuf(4, 4), sbuf(4, 4), nl.less, nl.less, sbuf(4, 1), sbuf(4, 1))
+
+
 def identity(n, dtype):
     return nl.shared_identity_matrix(n, dtype)
 
@@ -152,6 +156,14 @@ DIFFERENCES = [
         "operand.operator_generation",
     ),
     Difference("quantisation", lambda: quantize(), V4, "quantize_mx.generation"),
+    Difference("selection by range", lambda: ranged(), V3 + V4, "range_select.generation"),
+    Difference(
+        "selection with a maximum",
+        lambda: nisa.select_reduce(sbuf(4, 4), sbuf(4, 4, dtype=nl.uint8), sbuf(4, 4), 0.0),
+        V3 + V4,
+        "select_reduce.generation",
+    ),
+    Difference("the fast exponential", lambda: nisa.exponential(sbuf(4, 4), sbuf(4, 4)), V4, "exponential.generation"),
     # GpSimdE
     Difference(
         "positions that are not zero",
