@@ -152,6 +152,27 @@ DIFFERENCES = [
         "operand.operator_generation",
     ),
     Difference("quantisation", lambda: quantize(), V4, "quantize_mx.generation"),
+    Difference(
+        "the exponential on VectorE", lambda: nisa.exponential(sbuf(8, 8), sbuf(8, 8)), V4, "exponential.generation"
+    ),
+    Difference(
+        "ranges",
+        lambda: nisa.range_select(sbuf(8, 8), sbuf(8, 8), nl.less, nl.less, sbuf(8, 1), sbuf(8, 1)),
+        V3 + V4,
+        "range_select.generation",
+    ),
+    Difference(
+        "selections with a reduction",
+        lambda: nisa.select_reduce(sbuf(8, 8), sbuf(8, 8, dtype=nl.uint8), sbuf(8, 8), 0.0),
+        V3 + V4,
+        "select_reduce.generation",
+    ),
+    Difference(
+        "relu as op0 of a running reduction",
+        lambda: nisa.tensor_scalar_cumulative(sbuf(8, 8), sbuf(8, 8), nl.relu, nl.add, None),
+        V4,
+        "operand.operator_generation",
+    ),
     # GpSimdE
     Difference(
         "positions that are not zero",

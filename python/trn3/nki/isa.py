@@ -30,6 +30,7 @@ __all__ = [
     "dma_engine",
     "dma_transpose",
     "engine",
+    "exponential",
     "get_nc_version",
     "gpsimd_engine",
     "iota",
@@ -48,6 +49,7 @@ __all__ = [
     "nonzero_with_count",
     "oob_mode",
     "quantize_mx",
+    "range_select",
     "reciprocal",
     "reduce_cmd",
     "register_alloc",
@@ -56,6 +58,7 @@ __all__ = [
     "register_store",
     "scalar_engine",
     "scalar_tensor_tensor",
+    "select_reduce",
     "sendrecv",
     "sequence_bounds",
     "tensor_copy",
@@ -64,6 +67,7 @@ __all__ = [
     "tensor_partition_reduce",
     "tensor_reduce",
     "tensor_scalar",
+    "tensor_scalar_cumulative",
     "tensor_scalar_reduce",
     "tensor_tensor",
     "tensor_tensor_scan",
@@ -771,6 +775,220 @@ def tensor_scalar_reduce(
     return NkiInstruction(name)
 
 
+def tensor_scalar_cumulative(
+    dst: Any,
+    src: Any,
+    op0: Any,
+    op1: Any,
+    imm0: Any,
+    imm1: Any = None,
+    reduce_cmd: Any = reduce_cmd.reset_reduce,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``r = op1(op0(src, imm0), r)``, ``dst = r``, from the first element to the last.
+
+    r is one FP32 accumulator a partition, VectorE's, which persists across instructions: reset_reduce starts from
+    op1's identity, reduce goes on, load_reduce starts from imm1. subtract takes r from the new value. r is not
+    rounded to dst's data type. The public text mentions a flag reverse0 that the signature lacks.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, F); float32, bfloat16, float16, float8, or an 8- or 16-bit integer.
+    src
+        SBUF or PSUM, (P, F); the types of dst.
+    op0
+        An arithmetic operator.
+    op1
+        nl.add, nl.subtract, nl.multiply, nl.maximum or nl.minimum.
+    imm0
+        float32 (P, 1) tile or constant; None or 0 for a unary op0.
+    imm1
+        float32 (P, 1) tile or constant, for load_reduce.
+    reduce_cmd
+        reset_reduce, reduce or load_reduce.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        tensor_scalar_cumulative.operators, tensor_scalar_cumulative.reduce_cmd, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py,
+    tensor_scalar_cumulative.
+    """
+    _emit(14, name, dst, src, op0, op1, imm0, imm1, reduce_cmd)
+    return NkiInstruction(name)
+
+
+def range_select(
+    dst: Any,
+    on_true_tile: Any,
+    comp_op0: Any,
+    comp_op1: Any,
+    bound0: Any,
+    bound1: Any,
+    reduce_cmd: Any = reduce_cmd.reset_reduce,
+    reduce_res: Any = None,
+    reduce_op: Any = _maximum,
+    range_start: Any = 0,
+    on_false_value: Any = -3.4028235e38,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = on_true_tile`` where ``comp_op0(i, bound0)`` and ``comp_op1(i, bound1)``, else ``on_false_value``; i
+    is ``range_start`` plus the index along the free dimensions; the accumulators take the maximum.
+
+    i is rounded to FP32 and compared as such. Values pass through FP32. One FP32 accumulator a partition, VectorE's,
+    persists across instructions: reset_reduce starts from minus infinity, reduce goes on, reset only resets, idle
+    leaves it. ``reduce_res`` gets the accumulators, which take values before they are converted to dst's data type: a
+    row without a selected element has -3.4028235e38 there, while a narrower dst has minus infinity.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, F), any type.
+    on_true_tile
+        SBUF or PSUM, (P, F), of a float type.
+    comp_op0
+        nl.equal, nl.less, nl.less_equal, nl.greater or nl.greater_equal.
+    comp_op1
+        As comp_op0.
+    bound0
+        float32 (P, 1) tile.
+    bound1
+        float32 (P, 1) tile.
+    reduce_cmd
+        What happens to the accumulators: any command but load_reduce.
+    reduce_res
+        (P, 1) tile for the result.
+    reduce_op
+        nl.maximum.
+    range_start
+        i at the first element, an integer.
+    on_false_value
+        The lowest finite FP32 number; the hardware has no other.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        range_select.generation, range_select.comparison, range_select.on_true_tile, range_select.reduce,
+        range_select.range_start, range_select.on_false_value, or a rule of all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, range_select.
+    """
+    _emit(15, name, dst, on_true_tile, comp_op0, comp_op1, bound0, bound1, reduce_cmd, reduce_res, reduce_op, range_start, on_false_value)
+    return NkiInstruction(name)
+
+
+def select_reduce(
+    dst: Any,
+    predicate: Any,
+    on_true: Any,
+    on_false: Any,
+    reduce_res: Any = None,
+    reduce_cmd: Any = reduce_cmd.idle,
+    reduce_op: Any = _maximum,
+    reverse_pred: Any = False,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = on_true`` where ``predicate`` is not 0 (with reverse_pred: where it is 0), else ``on_false``; the
+    accumulators take the maximum.
+
+    Values pass through FP32. One FP32 accumulator a partition, VectorE's, persists across instructions: reset_reduce
+    starts from minus infinity, reduce goes on. ``reduce_res`` gets the accumulators, which take values before they
+    are converted to dst's data type.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, F), any type.
+    predicate
+        int8, uint8, int16, uint16 or bool, (P, F) in SBUF or PSUM; not in PSUM together with on_true.
+    on_true
+        SBUF or PSUM, (P, F), any type but tfloat32, int32 and uint32.
+    on_false
+        (P, 1) tile or constant.
+    reduce_res
+        (P, 1) tile of a float type for the accumulators.
+    reduce_cmd
+        idle, reset_reduce or reduce.
+    reduce_op
+        nl.maximum.
+    reverse_pred
+        on_true is selected where the predicate is 0.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        select_reduce.generation, select_reduce.predicate, select_reduce.on_true, select_reduce.reduce, or a rule of
+        all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, select_reduce.
+    """
+    _emit(16, name, dst, predicate, on_true, on_false, reduce_res, reduce_cmd, reduce_op, reverse_pred)
+    return NkiInstruction(name)
+
+
+def exponential(
+    dst: Any,
+    src: Any,
+    max_value: Any = 0.0,
+    reduce_res: Any = None,
+    reduce_cmd: Any = reduce_cmd.idle,
+    reduce_init: Any = 0.0,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = exp(src - max_value)``; the accumulators add up the results.
+
+    The difference is rounded to FP32, its exponential is the exact one to half a unit in the last place; the
+    hardware's is not published. One FP32 accumulator a partition, VectorE's, persists across instructions:
+    reset_reduce starts from 0, reduce goes on, load_reduce starts from reduce_init. Elements are added in ascending
+    order, before they are converted to dst's data type. ``reduce_res`` gets the accumulators.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, F), up to four dimensions; the types of src and tfloat32, without uint32.
+    src
+        SBUF or PSUM, (P, F), up to four dimensions; float32, bfloat16, float16, float8_e4m3, float8_e5m2, or an
+        integer.
+    max_value
+        float32 (P, 1) tile or constant.
+    reduce_res
+        (P, 1) tile for the accumulators; the float types of dst.
+    reduce_cmd
+        idle, reset_reduce, reduce or load_reduce.
+    reduce_init
+        float32 (P, 1) tile or constant, with load_reduce only.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        exponential.generation, exponential.rank_max, exponential.reduce_cmd, exponential.reduce_init, or a rule of
+        all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: modelled where the public documents leave something open. Source:
+    nki/api/nki/isa/__init__.py, exponential; nki/guides/architecture/trainium3_arch.rst.
+    """
+    _emit(17, name, dst, src, max_value, reduce_res, reduce_cmd, reduce_init)
+    return NkiInstruction(name)
+
+
 def bn_stats(
     dst: Any,
     data: Any,
@@ -801,7 +1019,7 @@ def bn_stats(
     Engines: vector. Values: modelled where the public documents leave something open. Source:
     nki/api/nki/isa/__init__.py, bn_stats.
     """
-    _emit(14, name, dst, data)
+    _emit(18, name, dst, data)
     return NkiInstruction(name)
 
 
@@ -834,7 +1052,7 @@ def bn_aggr(
     Engines: vector. Values: modelled where the public documents leave something open. Source:
     nki/api/nki/isa/__init__.py, bn_aggr.
     """
-    _emit(15, name, dst, data)
+    _emit(19, name, dst, data)
     return NkiInstruction(name)
 
 
@@ -867,7 +1085,7 @@ def max8(
     Engines: vector. Values: modelled where the public documents leave something open. Source:
     nki/api/nki/isa/__init__.py, max8.
     """
-    _emit(16, name, dst, src)
+    _emit(20, name, dst, src)
     return NkiInstruction(name)
 
 
@@ -903,7 +1121,7 @@ def nc_find_index8(
     Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, nc_find_index8; release-
     notes/components/nki.rst (0.6.0).
     """
-    _emit(17, name, dst, data, vals)
+    _emit(21, name, dst, data, vals)
     return NkiInstruction(name)
 
 
@@ -945,7 +1163,7 @@ def nc_match_replace8(
     Engines: vector. Values: modelled where the public documents leave something open. Source:
     nki/api/nki/isa/__init__.py, nc_match_replace8; release-notes/components/nki.rst (0.6.0).
     """
-    _emit(18, name, dst, data, vals, imm, dst_idx)
+    _emit(22, name, dst, data, vals, imm, dst_idx)
     return NkiInstruction(name)
 
 
@@ -981,7 +1199,7 @@ def nc_stream_shuffle(
     -----
     Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, nc_stream_shuffle.
     """
-    _emit(19, name, dst, src, shuffle_mask)
+    _emit(23, name, dst, src, shuffle_mask)
     return NkiInstruction(name)
 
 
@@ -1014,7 +1232,7 @@ def memset(
     Engines: vector, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, memset;
     nki/migration/index.rst.
     """
-    _emit(20, name, dst, value, engine)
+    _emit(24, name, dst, value, engine)
     return NkiInstruction(name)
 
 
@@ -1054,7 +1272,7 @@ def quantize_mx(
     Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, quantize_mx; release-
     notes/components/nki.rst.
     """
-    _emit(21, name, dst, src, dst_scale)
+    _emit(25, name, dst, src, dst_scale)
     return NkiInstruction(name)
 
 
@@ -1089,7 +1307,7 @@ def iota(
     -----
     Engines: gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, iota.
     """
-    _emit(22, name, dst, pattern, offset, channel_multiplier)
+    _emit(26, name, dst, pattern, offset, channel_multiplier)
     return NkiInstruction(name)
 
 
@@ -1136,7 +1354,7 @@ def affine_select(
     -----
     Engines: gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, affine_select.
     """
-    _emit(23, name, dst, pattern, channel_multiplier, on_true_tile, on_false_value, cmp_op, offset)
+    _emit(27, name, dst, pattern, channel_multiplier, on_true_tile, on_false_value, cmp_op, offset)
     return NkiInstruction(name)
 
 
@@ -1168,7 +1386,7 @@ def nc_n_gather(
     -----
     Engines: gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, nc_n_gather.
     """
-    _emit(24, name, dst, data, indices)
+    _emit(28, name, dst, data, indices)
     return NkiInstruction(name)
 
 
@@ -1210,7 +1428,7 @@ def local_gather(
     Engines: gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, local_gather;
     nki/test/test_nki_isa_local_gather.py.
     """
-    _emit(25, name, dst, src_buffer, index, num_elem_per_idx, num_valid_indices)
+    _emit(29, name, dst, src_buffer, index, num_elem_per_idx, num_valid_indices)
     return NkiInstruction(name)
 
 
@@ -1246,7 +1464,7 @@ def tensor_partition_reduce(
     Engines: gpsimd. Values: modelled where the public documents leave something open. Source:
     nki/api/nki/isa/__init__.py, tensor_partition_reduce.
     """
-    _emit(26, name, dst, op, data)
+    _emit(30, name, dst, op, data)
     return NkiInstruction(name)
 
 
@@ -1286,7 +1504,7 @@ def nonzero_with_count(
     -----
     Engines: gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, nonzero_with_count.
     """
-    _emit(27, name, dst, src, index_offset, padding_val)
+    _emit(31, name, dst, src, index_offset, padding_val)
     return NkiInstruction(name)
 
 
@@ -1318,7 +1536,7 @@ def sequence_bounds(
     Engines: gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, sequence_bounds;
     nki/test/test_nki_isa_sequence_bounds.py.
     """
-    _emit(28, name, dst, segment_ids)
+    _emit(32, name, dst, segment_ids)
     return NkiInstruction(name)
 
 
@@ -1365,7 +1583,7 @@ def dma_copy(
     Engines: sync, scalar, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, dma_copy;
     nki/get-started/about/nki-dma-overview.rst.
     """
-    _emit(29, name, dst, src, priority, oob_mode, dge_mode, engine)
+    _emit(33, name, dst, src, priority, oob_mode, dge_mode, engine)
     return NkiInstruction(name)
 
 
@@ -1414,7 +1632,7 @@ def dma_transpose(
     Engines: sync, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, dma_transpose;
     nki/deep-dives/nki-dge.rst.
     """
-    _emit(30, name, dst, src, axes, priority, dge_mode, oob_mode)
+    _emit(34, name, dst, src, axes, priority, dge_mode, oob_mode)
     return NkiInstruction(name)
 
 
@@ -1464,7 +1682,7 @@ def dma_compute(
     Engines: sync, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, dma_compute;
     nki/guides/architecture/trainium3_arch.rst.
     """
-    _emit(31, name, dst, srcs, reduce_op, scales, unique_indices, oob_mode)
+    _emit(35, name, dst, srcs, reduce_op, scales, unique_indices, oob_mode)
     return NkiInstruction(name)
 
 
@@ -1499,7 +1717,7 @@ def core_barrier(
     Engines: gpsimd, tensor, vector, scalar, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, core_barrier; nki/get-started/about/lnc.rst.
     """
-    _emit(32, name, data, cores, engine)
+    _emit(36, name, data, cores, engine)
     return NkiInstruction(name)
 
 
@@ -1544,7 +1762,7 @@ def sendrecv(
     -----
     Engines: sync, gpsimd. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, sendrecv.
     """
-    _emit(33, name, src, dst, send_to_rank, recv_from_rank, pipe_id, dma_engine)
+    _emit(37, name, src, dst, send_to_rank, recv_from_rank, pipe_id, dma_engine)
     return NkiInstruction(name)
 
 
@@ -1577,7 +1795,7 @@ def register_move(
     Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, register_move.
     """
-    _emit(34, name, dst, src)
+    _emit(38, name, dst, src)
     return NkiInstruction(name)
 
 
@@ -1609,7 +1827,7 @@ def register_load(
     Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, register_load.
     """
-    _emit(35, name, dst, src)
+    _emit(39, name, dst, src)
     return NkiInstruction(name)
 
 
@@ -1641,5 +1859,5 @@ def register_store(
     Engines: tensor, vector, scalar, gpsimd, sync. Values: bit-exact by a public rule. Source:
     nki/api/nki/isa/__init__.py, register_store.
     """
-    _emit(36, name, dst, src)
+    _emit(40, name, dst, src)
     return NkiInstruction(name)

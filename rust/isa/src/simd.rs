@@ -66,6 +66,15 @@ fn add_plain(values: &mut [f32], bias: f32) {
     }
 }
 
+#[inline(always)]
+fn select_plain(predicate: &[f32], on_true: &[f32], on_false: f32, reverse: bool, out: &mut [f32]) {
+    for ((out, &predicate), &value) in out.iter_mut().zip(predicate).zip(on_true) {
+        let holds = (predicate != 0.0) != reverse;
+        // On the bits, so that a NaN stays as it is.
+        *out = f32::from_bits(if holds { value.to_bits() } else { on_false.to_bits() });
+    }
+}
+
 /// Values compared side by side in [`extreme`].
 const LANES: usize = 32;
 
@@ -199,6 +208,10 @@ dispatched! {
     /// `out = bf16(operator(x, constant))` on BF16 codes, or with the operands swapped.
     constant_bf16, constant_bf16_plain,
     (operator: Operator, x: &[u16], constant: f32, reverse: bool, out: &mut [u16])
+}
+dispatched! {
+    /// `out = on_true` where `predicate` is not 0 (with `reverse`: where it is 0), `on_false` elsewhere.
+    select, select_plain, (predicate: &[f32], on_true: &[f32], on_false: f32, reverse: bool, out: &mut [f32])
 }
 dispatched! {
     /// `running = operator(running, value)` for one value after the other, where the operator is maximum or (without
