@@ -46,10 +46,6 @@ def marked(data, dst):
     nisa.nc_matmul(psum(8, 8, dtype=dst), sbuf(8, 8, dtype=data), identity(8, data), is_transpose=True)
 
 
-def ranged():
-    nisa.range_select(sbuf(4, 4), sbuf(4, 4), nl.less, nl.less, sbuf(4, 1), sbuf(4, 1))
-
-
 def identity(n, dtype):
     return nl.shared_identity_matrix(n, dtype)
 
@@ -156,14 +152,27 @@ DIFFERENCES = [
         "operand.operator_generation",
     ),
     Difference("quantisation", lambda: quantize(), V4, "quantize_mx.generation"),
-    Difference("selection by range", lambda: ranged(), V3 + V4, "range_select.generation"),
     Difference(
-        "selection with a maximum",
-        lambda: nisa.select_reduce(sbuf(4, 4), sbuf(4, 4, dtype=nl.uint8), sbuf(4, 4), 0.0),
+        "the exponential on VectorE", lambda: nisa.exponential(sbuf(8, 8), sbuf(8, 8)), V4, "exponential.generation"
+    ),
+    Difference(
+        "ranges",
+        lambda: nisa.range_select(sbuf(8, 8), sbuf(8, 8), nl.less, nl.less, sbuf(8, 1), sbuf(8, 1)),
+        V3 + V4,
+        "range_select.generation",
+    ),
+    Difference(
+        "selections with a reduction",
+        lambda: nisa.select_reduce(sbuf(8, 8), sbuf(8, 8, dtype=nl.uint8), sbuf(8, 8), 0.0),
         V3 + V4,
         "select_reduce.generation",
     ),
-    Difference("the fast exponential", lambda: nisa.exponential(sbuf(4, 4), sbuf(4, 4)), V4, "exponential.generation"),
+    Difference(
+        "relu as op0 of a running reduction",
+        lambda: nisa.tensor_scalar_cumulative(sbuf(8, 8), sbuf(8, 8), nl.relu, nl.add, None),
+        V4,
+        "operand.operator_generation",
+    ),
     # GpSimdE
     Difference(
         "positions that are not zero",

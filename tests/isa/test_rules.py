@@ -8,11 +8,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 import rule_cases
+import rule_cases_accumulators
 import rule_cases_dma
 import rule_cases_gpsimd
 import rule_cases_vector
 import rule_tiles
 from rule_cases import CASES as GENERAL_CASES
+from rule_cases_accumulators import ACCUMULATOR_CASES
 from rule_cases_dma import DMA_CASES
 from rule_cases_gpsimd import GPSIMD_CASES
 from rule_cases_vector import VECTOR_CASES
@@ -22,8 +24,9 @@ from trn3 import _native, errors, nki
 from trn3.nki import isa as nisa
 from trn3.nki import language as nl
 
-CASES = [*GENERAL_CASES, *VECTOR_CASES, *GPSIMD_CASES, *DMA_CASES]
-FILES = [module.__file__ for module in (rule_cases, rule_cases_dma, rule_cases_gpsimd, rule_cases_vector, rule_tiles)]
+CASES = [*GENERAL_CASES, *VECTOR_CASES, *ACCUMULATOR_CASES, *GPSIMD_CASES, *DMA_CASES]
+MODULES = (rule_cases, rule_cases_accumulators, rule_cases_dma, rule_cases_gpsimd, rule_cases_vector, rule_tiles)
+FILES = [module.__file__ for module in MODULES]
 
 ELSEWHERE = {
     "local_gather.bounds": "test_search_and_statistics.py",
@@ -88,12 +91,12 @@ ELSEWHERE = {
     "dma.priority_generation": "test_generations.py",
     "cores.generation": "test_generations.py",
     "nonzero_with_count.generation": "test_generations.py",
-    "range_select.generation": "test_generations.py",
-    "select_reduce.generation": "test_generations.py",
-    "exponential.generation": "test_generations.py",
     "sendrecv.direct_generation": "test_generations.py",
     "dma.hwdge_generation": "test_generations.py",
     "dma.indirect_generation": "test_generations.py",
+    "exponential.generation": "test_generations.py",
+    "range_select.generation": "test_generations.py",
+    "select_reduce.generation": "test_generations.py",
 }
 
 

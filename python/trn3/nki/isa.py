@@ -785,18 +785,18 @@ def tensor_scalar_cumulative(
     reduce_cmd: Any = reduce_cmd.reset_reduce,
     name: str | None = None,
 ) -> NkiInstruction:
-    """``reg = op1(op0(src, imm0), reg)``, ``dst = reg``, along the flattened free dimensions, one element after the
-    other.
+    """``r = op1(op0(src, imm0), r)``, ``dst = r``, from the first element to the last.
 
-    reg is VectorE's accumulator, FP32: reset_reduce starts from op1's identity (0 for subtract), reduce goes on,
-    load_reduce starts from imm1. What goes on is reg before it is converted to dst's data type.
+    r is one FP32 accumulator a partition, VectorE's, which persists across instructions: reset_reduce starts from
+    op1's identity, reduce goes on, load_reduce starts from imm1. subtract takes r from the new value. r is not
+    rounded to dst's data type. The public text mentions a flag reverse0 that the signature lacks.
 
     Parameters
     ----------
     dst
-        SBUF or PSUM, (P, F); no 32-bit integers.
+        SBUF or PSUM, (P, F); float32, bfloat16, float16, float8, or an 8- or 16-bit integer.
     src
-        SBUF or PSUM, (P, F); no 32-bit integers.
+        SBUF or PSUM, (P, F); the types of dst.
     op0
         An arithmetic operator.
     op1
@@ -804,17 +804,16 @@ def tensor_scalar_cumulative(
     imm0
         float32 (P, 1) tile or constant; None or 0 for a unary op0.
     imm1
-        float32 (P, 1) tile or constant, with load_reduce only.
+        float32 (P, 1) tile or constant, for load_reduce.
     reduce_cmd
-        Where the accumulator starts.
+        reset_reduce, reduce or load_reduce.
     name : str, optional
         Label for profiles.
 
     Raises
     ------
     RuleError
-        tensor_scalar_cumulative.operators, tensor_scalar_cumulative.dtype, tensor_scalar_cumulative.imm1, or a rule
-        of all operands.
+        tensor_scalar_cumulative.operators, tensor_scalar_cumulative.reduce_cmd, or a rule of all operands.
 
     Notes
     -----
@@ -822,57 +821,6 @@ def tensor_scalar_cumulative(
     tensor_scalar_cumulative.
     """
     _emit(14, name, dst, src, op0, op1, imm0, imm1, reduce_cmd)
-    return NkiInstruction(name)
-
-
-def select_reduce(
-    dst: Any,
-    predicate: Any,
-    on_true: Any,
-    on_false: Any,
-    reduce_res: Any = None,
-    reduce_cmd: Any = reduce_cmd.idle,
-    reduce_op: Any = _maximum,
-    reverse_pred: Any = False,
-    name: str | None = None,
-) -> NkiInstruction:
-    """``dst = on_true`` where ``predicate`` is not 0 (with reverse_pred: where it is 0), elsewhere ``on_false``.
-
-    VectorE's accumulators take the maximum of what is selected, before it is converted to dst's data type:
-    reset_reduce starts from -inf, reduce goes on, idle leaves them (the hardware may change them then); reduce_res
-    gets them.
-
-    Parameters
-    ----------
-    dst
-        SBUF or PSUM, (P, F), any type.
-    predicate
-        int8, uint8, int16 or uint16, (P, F); not in PSUM together with on_true.
-    on_true
-        SBUF or PSUM, (P, F), any type but int32, uint32 and tfloat32.
-    on_false
-        (P, 1) tile or constant.
-    reduce_res
-        (P, 1) tile for the maximum.
-    reduce_cmd
-        What happens to the accumulators.
-    reduce_op
-        nl.maximum.
-    reverse_pred
-        Selects where it is 0.
-    name : str, optional
-        Label for profiles.
-
-    Raises
-    ------
-    RuleError
-        select_reduce.generation, select_reduce.tiles, select_reduce.reduce, or a rule of all operands.
-
-    Notes
-    -----
-    Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, select_reduce.
-    """
-    _emit(15, name, dst, predicate, on_true, on_false, reduce_res, reduce_cmd, reduce_op, reverse_pred)
     return NkiInstruction(name)
 
 
@@ -890,51 +838,105 @@ def range_select(
     on_false_value: Any = -3.4028235e38,
     name: str | None = None,
 ) -> NkiInstruction:
-    """``dst = on_true_tile`` where ``comp_op0(i, bound0)`` and ``comp_op1(i, bound1)``, elsewhere the lowest FP32
-    number; i is ``range_start`` plus the position in the flattened free dimensions.
+    """``dst = on_true_tile`` where ``comp_op0(i, bound0)`` and ``comp_op1(i, bound1)``, else ``on_false_value``; i
+    is ``range_start`` plus the index along the free dimensions; the accumulators take the maximum.
 
-    Positions and bounds are compared in FP32. VectorE's accumulators take the maximum of what is selected before it
-    is converted to dst's data type, where the lowest FP32 number becomes -inf if the type is narrower; reduce_res
-    gets the accumulators.
+    i is rounded to FP32 and compared as such. Values pass through FP32. One FP32 accumulator a partition, VectorE's,
+    persists across instructions: reset_reduce starts from minus infinity, reduce goes on, reset only resets, idle
+    leaves it. ``reduce_res`` gets the accumulators, which take values before they are converted to dst's data type: a
+    row without a selected element has -3.4028235e38 there, while a narrower dst has minus infinity.
 
     Parameters
     ----------
     dst
         SBUF or PSUM, (P, F), any type.
     on_true_tile
-        SBUF or PSUM, (P, F), a floating-point type.
+        SBUF or PSUM, (P, F), of a float type.
     comp_op0
-        A comparison, such as nl.less.
+        nl.equal, nl.less, nl.less_equal, nl.greater or nl.greater_equal.
     comp_op1
-        A comparison.
+        As comp_op0.
     bound0
         float32 (P, 1) tile.
     bound1
         float32 (P, 1) tile.
     reduce_cmd
-        What happens to the accumulators.
+        What happens to the accumulators: any command but load_reduce.
     reduce_res
-        (P, 1) tile for the maximum.
+        (P, 1) tile for the result.
     reduce_op
         nl.maximum.
     range_start
-        Position of the first element.
+        i at the first element, an integer.
     on_false_value
-        The lowest FP32 number.
+        The lowest finite FP32 number; the hardware has no other.
     name : str, optional
         Label for profiles.
 
     Raises
     ------
     RuleError
-        range_select.generation, range_select.operators, range_select.tiles, range_select.on_false_value,
-        range_select.positions, or a rule of all operands.
+        range_select.generation, range_select.comparison, range_select.on_true_tile, range_select.reduce,
+        range_select.range_start, range_select.on_false_value, or a rule of all operands.
 
     Notes
     -----
     Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, range_select.
     """
-    _emit(16, name, dst, on_true_tile, comp_op0, comp_op1, bound0, bound1, reduce_cmd, reduce_res, reduce_op, range_start, on_false_value)
+    _emit(15, name, dst, on_true_tile, comp_op0, comp_op1, bound0, bound1, reduce_cmd, reduce_res, reduce_op, range_start, on_false_value)
+    return NkiInstruction(name)
+
+
+def select_reduce(
+    dst: Any,
+    predicate: Any,
+    on_true: Any,
+    on_false: Any,
+    reduce_res: Any = None,
+    reduce_cmd: Any = reduce_cmd.idle,
+    reduce_op: Any = _maximum,
+    reverse_pred: Any = False,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = on_true`` where ``predicate`` is not 0 (with reverse_pred: where it is 0), else ``on_false``; the
+    accumulators take the maximum.
+
+    Values pass through FP32. One FP32 accumulator a partition, VectorE's, persists across instructions: reset_reduce
+    starts from minus infinity, reduce goes on. ``reduce_res`` gets the accumulators, which take values before they
+    are converted to dst's data type.
+
+    Parameters
+    ----------
+    dst
+        SBUF or PSUM, (P, F), any type.
+    predicate
+        int8, uint8, int16, uint16 or bool, (P, F) in SBUF or PSUM; not in PSUM together with on_true.
+    on_true
+        SBUF or PSUM, (P, F), any type but tfloat32, int32 and uint32.
+    on_false
+        (P, 1) tile or constant.
+    reduce_res
+        (P, 1) tile of a float type for the accumulators.
+    reduce_cmd
+        idle, reset_reduce or reduce.
+    reduce_op
+        nl.maximum.
+    reverse_pred
+        on_true is selected where the predicate is 0.
+    name : str, optional
+        Label for profiles.
+
+    Raises
+    ------
+    RuleError
+        select_reduce.generation, select_reduce.predicate, select_reduce.on_true, select_reduce.reduce, or a rule of
+        all operands.
+
+    Notes
+    -----
+    Engines: vector. Values: bit-exact by a public rule. Source: nki/api/nki/isa/__init__.py, select_reduce.
+    """
+    _emit(16, name, dst, predicate, on_true, on_false, reduce_res, reduce_cmd, reduce_op, reverse_pred)
     return NkiInstruction(name)
 
 
@@ -947,25 +949,26 @@ def exponential(
     reduce_init: Any = 0.0,
     name: str | None = None,
 ) -> NkiInstruction:
-    """``y = exp(src - max_value)``; ``dst = y``; optionally the sum of y along the free dimensions.
+    """``dst = exp(src - max_value)``; the accumulators add up the results.
 
-    FP32 inside; the difference rounds once and the function is exact to its stated bound, where the hardware's is
-    unpublished. VectorE's accumulators add up y before it is converted to dst's data type: reset_reduce starts from
-    0, reduce goes on, load_reduce starts from reduce_init, idle leaves them (the hardware may change them then);
-    reduce_res gets them.
+    The difference is rounded to FP32, its exponential is the exact one to half a unit in the last place; the
+    hardware's is not published. One FP32 accumulator a partition, VectorE's, persists across instructions:
+    reset_reduce starts from 0, reduce goes on, load_reduce starts from reduce_init. Elements are added in ascending
+    order, before they are converted to dst's data type. ``reduce_res`` gets the accumulators.
 
     Parameters
     ----------
     dst
-        SBUF or PSUM, (P, F), any type but float8_e4m3fn and uint32.
+        SBUF or PSUM, (P, F), up to four dimensions; the types of src and tfloat32, without uint32.
     src
-        SBUF or PSUM, (P, F), any type but float8_e4m3fn and tfloat32.
+        SBUF or PSUM, (P, F), up to four dimensions; float32, bfloat16, float16, float8_e4m3, float8_e5m2, or an
+        integer.
     max_value
         float32 (P, 1) tile or constant.
     reduce_res
-        (P, 1) tile for the sum.
+        (P, 1) tile for the accumulators; the float types of dst.
     reduce_cmd
-        What happens to the accumulators.
+        idle, reset_reduce, reduce or load_reduce.
     reduce_init
         float32 (P, 1) tile or constant, with load_reduce only.
     name : str, optional
@@ -974,13 +977,13 @@ def exponential(
     Raises
     ------
     RuleError
-        exponential.generation, exponential.dtype, exponential.reduce_init, exponential.reduce_cmd, or a rule of all
-        operands.
+        exponential.generation, exponential.rank_max, exponential.reduce_cmd, exponential.reduce_init, or a rule of
+        all operands.
 
     Notes
     -----
     Engines: vector. Values: modelled where the public documents leave something open. Source:
-    nki/api/nki/isa/__init__.py, exponential.
+    nki/api/nki/isa/__init__.py, exponential; nki/guides/architecture/trainium3_arch.rst.
     """
     _emit(17, name, dst, src, max_value, reduce_res, reduce_cmd, reduce_init)
     return NkiInstruction(name)

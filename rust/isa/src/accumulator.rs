@@ -8,7 +8,9 @@ use crate::arguments::Arguments;
 use crate::context::broken;
 use crate::instruction::Instruction;
 use crate::operator::Operator;
+use crate::recurrence;
 use crate::rules::Rule;
+use crate::simd;
 use trn3_mem::Violation;
 
 /// What an instruction does with the accumulators of its engine (`nki.isa.reduce_cmd`).
@@ -113,35 +115,30 @@ impl Accumulators {
     }
 }
 
-/// Rows accumulated side by side: their chains of operations do not wait for each other.
-const LANES: usize = 16;
+/// Elements of a row that pay for starting the search of an extreme value.
+const EXTREME_MIN: usize = 64;
 
 /// Accumulates elements `first..` of a tile with rows of `row` elements, in their order, into one value a row.
 pub(crate) fn accumulate(operator: Operator, first: usize, row: usize, values: &[f32], sums: &mut [f32]) {
+    if row >= EXTREME_MIN && matches!(operator, Operator::Maximum | Operator::Minimum) {
+        let maximum = operator == Operator::Maximum;
+        return each_piece(first, row, values, sums, |piece, sum| simd::extreme(maximum, piece, sum));
+    }
     macro_rules! run {
         ($op:expr) => {{
+            let step = |sum, value| $op.evaluate(sum, value);
             if first.is_multiple_of(row) && values.len().is_multiple_of(row) {
                 let sums = &mut sums[first / row..][..values.len() / row];
-                let (mut groups, mut lanes) = (values.chunks_exact(row * LANES), sums.chunks_exact_mut(LANES));
-                for (rows, sums) in (&mut groups).zip(&mut lanes) {
-                    for at in 0..row {
-                        for (lane, sum) in sums.iter_mut().enumerate() {
-                            *sum = $op.evaluate(*sum, rows[lane * row + at]);
-                        }
-                    }
-                }
-                for (row, sum) in groups.remainder().chunks_exact(row).zip(lanes.into_remainder()) {
-                    *sum = row.iter().fold(*sum, |sum, &value| $op.evaluate(sum, value));
-                }
-                return;
-            }
-            let mut done = 0;
-            while done < values.len() {
-                let at = first + done;
-                let count = (row - at % row).min(values.len() - done);
-                let sum = &mut sums[at / row];
-                *sum = values[done..done + count].iter().fold(*sum, |sum, &value| $op.evaluate(sum, value));
-                done += count;
+                let blocks = sums.len() / recurrence::LANES * recurrence::LANES;
+                let ((values, few), (sums, few_sums)) = (values.split_at(blocks * row), sums.split_at_mut(blocks));
+                recurrence::fold(step, row, 0, values, sums);
+                let (few, few_sums) = interleaved::<4>(step, row, few, few_sums);
+                let (few, few_sums) = interleaved::<2>(step, row, few, few_sums);
+                interleaved::<1>(step, row, few, few_sums);
+            } else {
+                each_piece(first, row, values, sums, |piece, sum| {
+                    *sum = piece.iter().fold(*sum, |sum, &value| step(sum, value));
+                });
             }
         }};
     }
@@ -153,25 +150,62 @@ pub(crate) fn accumulate(operator: Operator, first: usize, row: usize, values: &
     }
 }
 
+/// Accumulates whole rows, so many at a time, whose chains of operations do not wait for each other; gives back those
+/// that are left over.
+fn interleaved<'a, const ROWS: usize>(
+    step: impl Fn(f32, f32) -> f32,
+    row: usize,
+    values: &'a [f32],
+    sums: &'a mut [f32],
+) -> (&'a [f32], &'a mut [f32]) {
+    let (mut groups, mut lanes) = (values.chunks_exact(row * ROWS), sums.chunks_exact_mut(ROWS));
+    for (group, sums) in (&mut groups).zip(&mut lanes) {
+        let mut running = [0.0; ROWS];
+        running.copy_from_slice(sums);
+        for at in 0..row {
+            for (lane, sum) in running.iter_mut().enumerate() {
+                *sum = step(*sum, group[lane * row + at]);
+            }
+        }
+        sums.copy_from_slice(&running);
+    }
+    (groups.remainder(), lanes.into_remainder())
+}
+
+/// Calls `run` for each stretch of `values` that lies in one row, with the row's value.
+fn each_piece(first: usize, row: usize, values: &[f32], sums: &mut [f32], mut run: impl FnMut(&[f32], &mut f32)) {
+    let mut done = 0;
+    while done < values.len() {
+        let at = first + done;
+        let count = (row - at % row).min(values.len() - done);
+        run(&values[done..done + count], &mut sums[at / row]);
+        done += count;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn side_by_side_is_one_after_the_other() {
-        let values: Vec<f32> = (0..40 * 7).map(|at| ((at * 37 % 101) as f32 - 50.0) * 1.1).collect();
-        for operator in [Operator::Add, Operator::Multiply, Operator::Maximum, Operator::Minimum] {
-            let mut expected = vec![operator.identity(); 40];
-            for (at, &value) in values.iter().enumerate() {
-                expected[at / 7] = operator.evaluate(expected[at / 7], value);
-            }
-            for step in [7, 21, 40 * 7, 5, 100] {
-                let mut sums = vec![operator.identity(); 40];
-                for first in (0..values.len()).step_by(step) {
-                    let end = (first + step).min(values.len());
-                    accumulate(operator, first, 7, &values[first..end], &mut sums);
+        for row in [7, 70] {
+            let mut values: Vec<f32> = (0..40 * row).map(|at| ((at * 37 % 101) as f32 - 50.0) * 1.1).collect();
+            (values[row], values[3 * row + 5]) = (f32::NAN, f32::NAN);
+            for operator in [Operator::Add, Operator::Multiply, Operator::Maximum, Operator::Minimum] {
+                let mut expected = vec![operator.identity(); 40];
+                for (at, &value) in values.iter().enumerate() {
+                    expected[at / row] = operator.evaluate(expected[at / row], value);
                 }
-                assert_eq!(sums, expected, "{operator:?} in steps of {step}");
+                for step in [row, 3 * row, 6 * row, 40 * row, 5, 100] {
+                    let mut sums = vec![operator.identity(); 40];
+                    for first in (0..values.len()).step_by(step) {
+                        let end = (first + step).min(values.len());
+                        accumulate(operator, first, row, &values[first..end], &mut sums);
+                    }
+                    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+                    assert_eq!(bits(&sums), bits(&expected), "{operator:?} in steps of {step}");
+                }
             }
         }
     }

@@ -1,11 +1,13 @@
 //! What an instruction asks while it is being recorded, and the checks that all of them share.
 
+use crate::accumulator::ReduceCommand;
 use crate::arguments::{Argument, Arguments};
 use crate::instruction::{Engine, Instruction, Intern, Operand};
 use crate::operator::{Class, Operator};
 use crate::rules::{self, Rule};
 use serde::{Deserialize, Serialize};
 use trn3_mem::{Fault, Space, View, Violation};
+use trn3_num::Dtype;
 use trn3_spec::Target;
 
 /// What stops a run.
@@ -279,20 +281,58 @@ impl Context<'_> {
     ) -> Result<(), Violation> {
         match arguments.get(name) {
             Argument::View(view) => {
-                self.check_tile(view, name, ON_CHIP)?;
-                if view.partitions() != partitions || view.free_size() != 1 {
-                    return Err(broken(
-                        &rules::VECTOR_OPERAND,
-                        name,
-                        format!("has shape {:?}", view.shape().as_slice()),
-                        format!("must be ({partitions}, 1)"),
-                    ));
-                }
+                self.check_vector(view, name, partitions)?;
                 self.reads(instruction, slot, view);
             }
             _ => instruction.constants[at] = (arguments.number(name)? as f32).to_bits(),
         }
         Ok(())
+    }
+
+    /// [`Context::vector_operand`] whose tile must be FP32.
+    ///
+    /// # Errors
+    /// As [`Context::vector_operand`]; also `operand.dtype`.
+    pub fn fp32_operand(
+        &mut self,
+        instruction: &mut Instruction,
+        arguments: &Arguments<'_>,
+        (name, slot, at): (&'static str, usize, usize),
+        partitions: u32,
+    ) -> Result<(), Violation> {
+        if let Argument::View(view) = arguments.get(name) {
+            self.check_dtype(view, name, &[Dtype::Float32])?;
+        }
+        self.vector_operand(instruction, arguments, name, slot, at, partitions)
+    }
+
+    /// Checks that an operand's dtype is one of `allowed`.
+    ///
+    /// # Errors
+    /// `operand.dtype`.
+    pub fn check_dtype(&self, view: &View, name: &'static str, allowed: &[Dtype]) -> Result<(), Violation> {
+        if allowed.contains(&view.dtype) {
+            return Ok(());
+        }
+        let names = allowed.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", ");
+        let limit = if allowed.len() == 1 { format!("must be {names}") } else { format!("must be one of {names}") };
+        Err(broken(&rules::OPERAND_DTYPE, name, format!("is {}", view.dtype.name()), limit))
+    }
+
+    /// Notes that an instruction reads out accumulators that it leaves alone, where that leaves them undefined.
+    ///
+    /// # Errors
+    /// The strictness is at least `documented`.
+    pub(crate) fn check_idle_result(
+        &mut self,
+        command: ReduceCommand,
+        arguments: &Arguments<'_>,
+    ) -> Result<(), Violation> {
+        if command != ReduceCommand::Idle || *arguments.get("reduce_res") == Argument::None {
+            return Ok(());
+        }
+        let rule = &rules::IDLE_RESULT;
+        self.deviation(Strictness::Documented, broken(rule, "reduce_res", "is given", "reduce_cmd is idle"))
     }
 
     /// The ALU operator that an argument names.

@@ -18,6 +18,7 @@ mod gpsimd;
 mod instruction;
 mod machine;
 mod operator;
+mod recurrence;
 mod rules;
 mod scalar;
 mod simd;

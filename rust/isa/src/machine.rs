@@ -338,6 +338,14 @@ pub enum VectorOperand {
 }
 
 impl VectorOperand {
+    /// Puts the value of each partition into `values`.
+    pub fn fill(&self, values: &mut [f32]) {
+        match self {
+            VectorOperand::Constant(value) => values.fill(*value),
+            VectorOperand::Partitions(partitions) => values.copy_from_slice(partitions),
+        }
+    }
+
     /// Calls `apply(piece, value)` for the pieces of `values` that share a partition; `values` starts at element
     /// `first` of a tile with rows of `row` elements.
     pub fn for_each(&self, first: usize, row: usize, values: &mut [f32], mut apply: impl FnMut(&mut [f32], f32)) {

@@ -127,6 +127,14 @@ pub const UNARY: Rule = Rule {
     fix: "give None",
 };
 
+/// Accumulators after `idle`.
+pub const IDLE_RESULT: Rule = Rule {
+    id: "operand.reduce_res_idle",
+    text: "reduce_cmd.idle leaves the accumulators undefined (here: as they were), so nothing reads them out",
+    source: "nki/api/nki/isa/__init__.py, exponential and select_reduce",
+    fix: "use reset_reduce or reduce, or leave reduce_res out",
+};
+
 /// Operators of AWS's simulator alone.
 pub const SIMULATOR_ONLY: Rule = Rule {
     id: "operand.simulator_only",
@@ -153,5 +161,6 @@ pub const SHARED: &[Rule] = &[
     ENGINE,
     INDIRECT,
     UNARY,
+    IDLE_RESULT,
     SIMULATOR_ONLY,
 ];

@@ -66,6 +66,63 @@ fn add_plain(values: &mut [f32], bias: f32) {
     }
 }
 
+#[inline(always)]
+fn select_plain(predicate: &[f32], on_true: &[f32], on_false: f32, reverse: bool, out: &mut [f32]) {
+    for ((out, &predicate), &value) in out.iter_mut().zip(predicate).zip(on_true) {
+        let holds = (predicate != 0.0) != reverse;
+        // On the bits, so that a NaN stays as it is.
+        *out = f32::from_bits(if holds { value.to_bits() } else { on_false.to_bits() });
+    }
+}
+
+/// Values compared side by side in [`extreme`].
+const LANES: usize = 32;
+
+#[inline(always)]
+fn extreme_plain(maximum: bool, values: &[f32], running: &mut f32) {
+    if maximum {
+        extreme_of(Operator::Maximum, |x, y| x > y, values, running);
+    } else {
+        extreme_of(Operator::Minimum, |x, y| x < y, values, running);
+    }
+}
+
+#[inline(always)]
+fn extreme_of(operator: Operator, beyond: impl Fn(f32, f32) -> bool, values: &[f32], running: &mut f32) {
+    let Some(last) = values.last_chunk::<LANES>() else {
+        *running = values.iter().fold(*running, |x, &y| operator.evaluate(x, y));
+        return;
+    };
+    let further = |x: f32, y: f32| if beyond(x, y) { x } else { y };
+    let mut lanes = [*running; LANES];
+    let mut nan = [u32::from(running.is_nan()); LANES];
+    let mut take = |chunk: &[f32; LANES]| {
+        for at in 0..LANES {
+            lanes[at] = further(lanes[at], chunk[at]);
+            nan[at] |= u32::from(chunk[at].is_nan());
+        }
+    };
+    values.as_chunks::<LANES>().0.iter().for_each(&mut take);
+    // The last stretch overlaps the one before: a value that is taken twice changes nothing.
+    take(last);
+    let mut half = LANES / 2;
+    while half > 0 {
+        for at in 0..half {
+            lanes[at] = further(lanes[at], lanes[at + half]);
+            nan[at] |= nan[at + half];
+        }
+        half /= 2;
+    }
+    *running = if nan[0] != 0 {
+        f32::from_bits(0x7FC0_0000)
+    } else if lanes[0] == 0.0 {
+        // Of equal values the last one stays, and zeros are equal.
+        values.iter().rev().copied().find(|&value| value == 0.0).unwrap_or(*running)
+    } else {
+        lanes[0]
+    };
+}
+
 /// A BF16 code as FP32.
 #[inline(always)]
 fn widen(code: u16) -> f32 {
@@ -153,6 +210,15 @@ dispatched! {
     (operator: Operator, x: &[u16], constant: f32, reverse: bool, out: &mut [u16])
 }
 dispatched! {
+    /// `out = on_true` where `predicate` is not 0 (with `reverse`: where it is 0), `on_false` elsewhere.
+    select, select_plain, (predicate: &[f32], on_true: &[f32], on_false: f32, reverse: bool, out: &mut [f32])
+}
+dispatched! {
+    /// `running = operator(running, value)` for one value after the other, where the operator is maximum or (without
+    /// `maximum`) minimum: the order matters for the sign of zero alone.
+    extreme, extreme_plain, (maximum: bool, values: &[f32], running: &mut f32)
+}
+dispatched! {
     /// `values = fl32(values * scale)`.
     scale, scale_plain, (values: &mut [f32], scale: f32)
 }
@@ -187,6 +253,37 @@ mod tests {
                 constant(operator, &mut expected, -1.7, reverse);
                 assert_eq!(out, narrowed(&expected), "{operator:?} with a constant");
             }
+        }
+    }
+
+    #[test]
+    fn extremes_are_those_of_one_evaluation_after_the_other() {
+        let mut numbers: Vec<f32> = (0..100).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.5).collect();
+        let check = |numbers: &[f32]| {
+            for (operator, maximum) in [(Operator::Maximum, true), (Operator::Minimum, false)] {
+                for start in [operator.identity(), 0.0, -0.0, 1e30, -1e30, f32::NAN] {
+                    for length in [0, 1, 31, 32, 33, 64, 100] {
+                        let numbers = &numbers[..length];
+                        let expected = numbers.iter().fold(start, |x, &y| operator.evaluate(x, y));
+                        let mut found = start;
+                        extreme(maximum, numbers, &mut found);
+                        let same = found.to_bits() == expected.to_bits() || length == 0;
+                        assert!(same, "{operator:?} of {numbers:?} from {start}: {found}, not {expected}");
+                    }
+                }
+            }
+        };
+        check(&numbers);
+        for sign in [1.0, -1.0] {
+            let zeros: Vec<f32> = numbers.iter().map(|x| if *x * sign > 0.0 { 0.0 } else { *x }).collect();
+            check(&zeros);
+            let mixed = zeros.iter().enumerate().map(|(i, x)| if *x == 0.0 && i % 3 == 1 { -0.0 } else { *x });
+            check(&mixed.collect::<Vec<f32>>());
+        }
+        for at in [3, 40, 97] {
+            numbers[at] = f32::from_bits(0xFFC0_0001);
+            check(&numbers);
+            numbers[at] = f32::NEG_INFINITY;
         }
     }
 

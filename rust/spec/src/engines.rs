@@ -258,6 +258,8 @@ spec_structs! {
         interval_min_cycles: u32,
         /// Copy, cast, tensor_scalar.
         copy: ClassTiming,
+        /// Cast from BF16.
+        cast_from_bf16: ClassTiming,
         /// activation from PSUM.
         activation_psum: ClassTiming,
         /// activation from SBUF.

@@ -11,6 +11,7 @@ use crate::rules::{self, Rule};
 use crate::scalar::applied::Applied;
 use crate::simd;
 use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan, no_work};
+use crate::vector::stream_cost;
 use trn3_mem::{Space, Violation};
 use trn3_num::functions::Function;
 use trn3_spec::Target;
@@ -194,11 +195,11 @@ pub(super) fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> R
 }
 
 pub(super) fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost {
-    let [_, data, _, _, result] = instruction.operands;
+    let [dst, data, _, _, result] = instruction.operands;
     let scalar = &target.core.scalar;
     let applied = Applied::from_code(instruction.constants[0]);
     let timing = match (applied, tables.tensor(&data).space) {
-        (Applied::Engine(Function::Copy), _) => &scalar.copy,
+        (Applied::Engine(Function::Copy), _) => stream_cost::scalar_copy_timing(&dst, &data, tables, target),
         (_, Space::Psum) => &scalar.activation_psum,
         _ => &scalar.activation_sbuf,
     };

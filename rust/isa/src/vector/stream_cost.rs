@@ -87,13 +87,27 @@ fn scalar_rate(dst: &Operand, src: &Operand, tables: &Tables<'_>, target: &Targe
     }
 }
 
+/// Latency and overhead of a copy on ScalarE.
+pub(crate) fn scalar_copy_timing<'a>(
+    dst: &Operand,
+    src: &Operand,
+    tables: &Tables<'_>,
+    target: &'a Target,
+) -> &'a ClassTiming {
+    let scalar = &target.core.scalar;
+    let [from, to] = [src, dst].map(|operand| tables.pattern(operand).dtype);
+    if from == Dtype::Bfloat16 && to != from { &scalar.cast_from_bf16 } else { &scalar.copy }
+}
+
 pub(crate) fn tensor_copy(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost {
     let [dst, src, ..] = &instruction.operands;
     let n = tables.geometry(dst).row_elements() as u64;
     let stream = |rate| cycles(n, rate, &[dst, src], tables, target);
     match instruction.engine {
         Engine::Gpsimd => on_gpsimd(stream(target.core.gpsimd.stream.copy_cycles_per_element), target),
-        Engine::Scalar => timed(stream(scalar_rate(dst, src, tables, target)), &target.core.scalar.copy),
+        Engine::Scalar => {
+            timed(stream(scalar_rate(dst, src, tables, target)), scalar_copy_timing(dst, src, tables, target))
+        }
         _ => timed(stream(vector_rate(dst, src, tables, target)), &target.core.vector.copy),
     }
 }

@@ -6,7 +6,9 @@ use crate::cost::Cost;
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables};
 use crate::operator::{Class, Operator, bits_of, same_bits};
+use crate::recurrence;
 use crate::rules::{self, Rule};
+use crate::simd;
 use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan, no_work};
 use crate::vector::stream_cost;
 use trn3_mem::Violation;
@@ -131,30 +133,25 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     Ok(instruction)
 }
 
-/// Rows reduced side by side: their chains of additions do not wait for each other.
-const LANES: usize = 16;
+/// Elements of a row that pay for starting the search of an extreme value.
+const EXTREME_MIN: usize = 64;
 
 fn reduce_rows(operator: Operator, values: &[f32], length: usize, out: &mut [f32]) {
+    if length >= EXTREME_MIN && matches!(operator, Operator::Maximum | Operator::Minimum) {
+        for (row, out) in values.chunks_exact(length).zip(out) {
+            // Taking the first element twice changes nothing.
+            *out = row[0];
+            simd::extreme(operator == Operator::Maximum, row, out);
+        }
+        return;
+    }
+    for (row, out) in values.chunks_exact(length).zip(&mut *out) {
+        *out = row[0];
+    }
     macro_rules! run {
-        ($op:expr) => {{
-            let mut rows = values.chunks_exact(length * LANES);
-            let mut outs = out.chunks_exact_mut(LANES);
-            for (rows, outs) in (&mut rows).zip(&mut outs) {
-                let mut lanes = [0f32; LANES];
-                for (lane, value) in lanes.iter_mut().enumerate() {
-                    *value = rows[lane * length];
-                }
-                for at in 1..length {
-                    for (lane, value) in lanes.iter_mut().enumerate() {
-                        *value = $op.evaluate(*value, rows[lane * length + at]);
-                    }
-                }
-                outs.copy_from_slice(&lanes);
-            }
-            for (row, out) in rows.remainder().chunks_exact(length).zip(outs.into_remainder()) {
-                *out = row[1..].iter().fold(row[0], |x, &y| $op.evaluate(x, y));
-            }
-        }};
+        ($op:expr) => {
+            recurrence::fold(|x, y| $op.evaluate(x, y), length, 1, values, out)
+        };
     }
     match operator {
         Operator::Add => run!(Operator::Add),

@@ -5,7 +5,7 @@ use crate::arguments::{Argument, Arguments, Parameter, Use};
 use crate::context::{Context, ON_CHIP, broken};
 use crate::cost::{Cost, Stream};
 use crate::instruction::{Engine, Instruction};
-use crate::machine::{Machine, Tables, VectorOperand};
+use crate::machine::{Machine, Tables};
 use crate::operator::Operator;
 use crate::rules::Rule;
 use crate::simd;
@@ -165,10 +165,7 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     let (row, rows, partition) = (geometry.row_elements(), geometry.rows(), machine.tables.partition_start(&data));
     let mut sums = machine.registers.vector.begin(partition, rows, command, reduce_op.identity());
     if command == ReduceCommand::LoadReduce {
-        match machine.vector_operand(instruction, 3, 2) {
-            VectorOperand::Constant(value) => sums.fill(value),
-            VectorOperand::Partitions(values) => sums.copy_from_slice(&values),
-        }
+        machine.vector_operand(instruction, 3, 2).fill(&mut sums);
     }
     machine.stream(&dst, &[&data], |first, [x, _], out| {
         out.copy_from_slice(x);

@@ -6,6 +6,7 @@ use crate::cost::Cost;
 use crate::instruction::{Engine, Instruction};
 use crate::machine::{Machine, Tables, VectorOperand};
 use crate::operator::Operator;
+use crate::recurrence;
 use crate::rules::{self, Rule};
 use crate::table::{Definition, Exactness, Kind, Opcode, every_row, no_work};
 use crate::vector::stream_cost;
@@ -93,23 +94,6 @@ fn hides_nan(instruction: &Instruction) -> bool {
     operators(instruction).into_iter().any(Operator::gives_truth)
 }
 
-/// Rows that go on side by side: their recurrences do not wait for each other.
-const LANES: usize = 16;
-
-/// Runs the recurrence over rows of `row` elements; `x` becomes the result.
-fn scan(step: impl Fn(f32, f32, f32) -> f32 + Copy, row: usize, x: &mut [f32], y: &[f32], state: &mut [f32]) {
-    let lanes = row * LANES;
-    for ((x, y), state) in x.chunks_mut(lanes).zip(y.chunks(lanes)).zip(state.chunks_mut(LANES)) {
-        for at in 0..row {
-            for (lane, state) in state.iter_mut().enumerate() {
-                let here = lane * row + at;
-                *state = step(x[here], *state, y[here]);
-                x[here] = *state;
-            }
-        }
-    }
-}
-
 fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), Violation> {
     let [dst, data0, data1, ..] = instruction.operands;
     let [op0, op1] = operators(instruction);
@@ -126,13 +110,13 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     let (reverse0, reverse1) = (instruction.flags & REVERSE0 != 0, instruction.flags & REVERSE1 != 0);
     match (op0, op1, reverse0 || reverse1) {
         (Operator::Multiply, Operator::Add, false) => {
-            let step = |a, r, b| Operator::Add.evaluate(Operator::Multiply.evaluate(a, r), b);
-            scan(step, row, &mut x, &y, &mut state);
+            let step = |a, b, r| Operator::Add.evaluate(Operator::Multiply.evaluate(a, r), b);
+            recurrence::run(step, row, &mut x, Some(&y), &mut state);
         }
         _ => {
             let pair = |op: Operator, a, b, swap: bool| if swap { op.evaluate(b, a) } else { op.evaluate(a, b) };
-            let step = |a, r, b| pair(op1, pair(op0, a, r, reverse0), b, reverse1);
-            scan(step, row, &mut x, &y, &mut state);
+            let step = |a, b, r| pair(op1, pair(op0, a, r, reverse0), b, reverse1);
+            recurrence::run(step, row, &mut x, Some(&y), &mut state);
         }
     }
     let cast = machine.options.cast;
