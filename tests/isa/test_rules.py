@@ -82,6 +82,7 @@ ELSEWHERE = {
     "options.nki_version": "../nki/test_kernel.py",
     "options.overrides": "../spec/test_overrides.py",
     "program.overrides": "../spec/test_overrides.py",
+    "tensor.address_overwrites": "../nki/test_addresses.py",
     "tensor.dtype_generation": "test_generations.py",
     "matmul.double_row_generation": "test_generations.py",
     "activation.bias": "test_generations.py",

@@ -79,27 +79,17 @@ def ndarray(
     name : str
         Unique within the kernel; made up when empty.
     address : tuple of int, optional
-        Not there yet.
+        ``(partition, byte)`` at which the tensor starts, on chip. Tensors whose addresses overlap share their bytes: what
+        one writes, the other reads. Without it the recorder finds a place.
 
     Raises
     ------
     RuleError
-        tensor.shape, tensor.name_unique, partition.count_max.
+        tensor.shape, tensor.name_unique, tensor.address, tensor.address_bank, partition.count_max.
     CapacityError
-        capacity.sbuf, capacity.psum, capacity.hbm.
+        capacity.sbuf, capacity.psum, capacity.hbm, tensor.address_range.
     """
-    if address is not None:
-        from trn3.errors import UnimplementedError
-
-        raise UnimplementedError(
-            instruction="ndarray",
-            operand="address",
-            value=f"is {address}",
-            limit="trn3 places tensors itself so far",
-            fix="leave it out",
-            rule="tensor.address",
-        )
-    return _session.current("ndarray").recorder.tensor(shape, dtype, buffer, name)
+    return _session.current("ndarray").recorder.tensor(shape, dtype, buffer, name, address)
 
 
 def full(shape: Sequence[int], fill_value: Any, dtype: Any, buffer: MemoryRegion = sbuf, name: str = "") -> Tensor:

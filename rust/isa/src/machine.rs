@@ -98,8 +98,9 @@ impl Tables<'_> {
 
     /// First partition of an on-chip operand.
     pub fn partition_start(&self, operand: &Operand) -> usize {
-        let row = self.tensor(operand).partition_bytes() / self.pattern(operand).dtype.size_bytes() as u64;
-        (operand.offset as u64 / row.max(1)) as usize
+        let tensor = self.tensor(operand);
+        let row = tensor.partition_bytes() / self.pattern(operand).dtype.size_bytes() as u64;
+        tensor.origin().0 as usize + (operand.offset as u64 / row.max(1)) as usize
     }
 
     /// The tensor of an operand.

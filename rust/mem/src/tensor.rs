@@ -116,6 +116,11 @@ impl TensorInfo {
         self.partition_elements() * self.dtype.size_bytes() as u64
     }
 
+    /// Partition and byte at which it starts, if the user said so; else where a tensor of the recorder's may start.
+    pub fn origin(&self) -> (u32, u32) {
+        self.address.unwrap_or((0, 0))
+    }
+
     /// The view of the whole tensor.
     pub fn view(&self, id: TensorId) -> View {
         let mut stride = 1i64;
@@ -133,6 +138,7 @@ impl TensorInfo {
             dims,
             partition_elements: self.partition_elements() as i64,
             size: self.size() as i64,
+            origin: self.origin(),
             index: None,
             scalar: None,
         }

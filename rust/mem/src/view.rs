@@ -86,6 +86,8 @@ pub struct View {
     pub partition_elements: i64,
     /// Elements of `dtype` in the whole storage.
     pub size: i64,
+    /// Partition and byte at which the tensor starts, if the user said so; else where a tensor of the recorder's may start.
+    pub origin: (u32, u32),
     /// Row numbers that replace the leading coordinate (`vector_offset`), a view of shape (P, 1) in SBUF.
     pub index: Option<Box<View>>,
     /// A register that moves the start (`scalar_offset`); bounds hold where it is 0, and are checked again at run time.
@@ -115,12 +117,13 @@ impl View {
 
     /// First partition, on chip.
     pub fn partition_start(&self) -> u32 {
-        (self.offset / self.partition_elements.max(1)) as u32
+        self.origin.0 + (self.offset / self.partition_elements.max(1)) as u32
     }
 
     /// First byte within the partition, on chip.
     pub fn free_start_bytes(&self) -> u64 {
-        (self.offset % self.partition_elements.max(1)) as u64 * self.dtype.size_bytes() as u64
+        u64::from(self.origin.1)
+            + (self.offset % self.partition_elements.max(1)) as u64 * self.dtype.size_bytes() as u64
     }
 
     /// Whether the elements lie one after the other (on chip: within each partition).

@@ -1,9 +1,11 @@
 //! The recorder: takes instructions one at a time and knows what they have written.
 
+mod addresses;
 mod control;
 mod pair;
 mod unwritten;
 
+use self::addresses::Holdings;
 use self::control::Loops;
 pub use self::pair::PairError;
 use self::unwritten::Bytes;
@@ -41,11 +43,22 @@ pub struct Fill {
 pub enum FillValue {
     /// What unwritten memory reads as: NaN; for integers what the options say; 0 for other types without NaN.
     Poison,
+    /// The bytes of another tensor at the same addresses, which were written later.
+    Held(TensorId),
     /// -0, to which any sum can be added without changing a bit.
     NegativeZero,
 }
 
 impl FillValue {
+    /// Which fills of one moment come first: what a tensor starts as, then what it takes over.
+    fn rank(self) -> u8 {
+        match self {
+            FillValue::Poison => 0,
+            FillValue::Held(_) => 1,
+            FillValue::NegativeZero => 2,
+        }
+    }
+
     /// The bytes of one element, given what unwritten integers read as.
     pub fn element(self, dtype: Dtype, integer: u32) -> [u8; 4] {
         let word: u32 = match (self, dtype) {
@@ -61,7 +74,7 @@ impl FillValue {
             (FillValue::Poison, Dtype::Float8E5m2X4) => 0x7E7E_7E7E,
             (FillValue::Poison, Dtype::Float8E4m3fnX4) => 0x7F7F_7F7F,
             (FillValue::Poison, dtype) if dtype.is_integer() && dtype != Dtype::Bool => integer,
-            (FillValue::Poison, _) => 0,
+            (FillValue::Poison | FillValue::Held(_), _) => 0,
         };
         word.to_le_bytes()
     }
@@ -80,8 +93,24 @@ pub struct TensorRequest<'a> {
     pub space: Space,
     /// Input, constant or internal.
     pub role: Role,
+    /// Partition and byte at which it is to start.
+    pub address: Option<(i64, i64)>,
     /// Line that declares it.
     pub line: u32,
+}
+
+impl Default for TensorRequest<'_> {
+    fn default() -> Self {
+        TensorRequest {
+            name: "",
+            shape: &[],
+            dtype: Dtype::Float32,
+            space: Space::Sbuf,
+            role: Role::Internal,
+            address: None,
+            line: 0,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -125,6 +154,7 @@ pub struct Builder {
     findings: Vec<Finding>,
     hbm_bytes: u64,
     loops: Loops,
+    holdings: Holdings,
     /// Whether the cores of a logical core have met: what the other wrote to shared HBM may be there.
     met: bool,
 }
@@ -153,6 +183,7 @@ impl Builder {
             findings: Vec::new(),
             hbm_bytes: 0,
             loops: Loops::default(),
+            holdings: Holdings::default(),
             met: false,
         }
     }
@@ -251,7 +282,8 @@ impl Builder {
         line: u32,
     ) -> Result<View, Violation> {
         let role = Role::Constant(self.constants.len() as u32);
-        let view = self.tensor(&TensorRequest { name, shape, dtype, space: Space::SharedHbm, role, line })?;
+        let space = Space::SharedHbm;
+        let view = self.tensor(&TensorRequest { name, shape, dtype, space, role, line, ..TensorRequest::default() })?;
         self.constants.push(bytes);
         Ok(view)
     }
@@ -267,8 +299,8 @@ impl Builder {
         }
         let (dtype, line, source) = (info.dtype, info.line, info.view(tensor));
         let shape: Vec<i64> = info.shape.iter().map(|&count| i64::from(count)).collect();
-        let request =
-            TensorRequest { name: "", shape: &shape, dtype, space: Space::SharedHbm, role: Role::Internal, line };
+        let space = Space::SharedHbm;
+        let request = TensorRequest { shape: &shape, dtype, space, line, ..TensorRequest::default() };
         let copy = self.tensor(&request)?;
         let arguments = [Argument::View(Box::new(copy.clone())), Argument::View(Box::new(source))];
         self.emit(Opcode::DmaCopy, &arguments, "", line)?;
@@ -276,7 +308,7 @@ impl Builder {
     }
 
     fn checked(&mut self, request: &TensorRequest<'_>) -> Result<TensorInfo, Violation> {
-        let &TensorRequest { name, shape, dtype, space, role, line } = request;
+        let &TensorRequest { name, shape, dtype, space, role, address, line } = request;
         let rank_min = if space.is_on_chip() { 2 } else { 1 };
         let sizes: Option<Shape> = shape.iter().map(|&count| u32::try_from(count).ok().filter(|&c| c > 0)).collect();
         let Some(sizes) = sizes.filter(|sizes| (rank_min..=RANK_MAX).contains(&sizes.len())) else {
@@ -298,8 +330,11 @@ impl Builder {
                 "give each tensor a name of its own, or none",
             ));
         }
-        let info = TensorInfo { name, dtype, shape: sizes, space, role, address: None, line };
+        let mut info = TensorInfo { name, dtype, shape: sizes, space, role, address: None, line };
         self.check_capacity(&info)?;
+        if let Some(address) = address {
+            info.address = Some(self.check_address(&info, address)?);
+        }
         Ok(info)
     }
 
@@ -411,6 +446,9 @@ impl Builder {
         }
         for finding in self.findings.iter_mut().rev().take_while(|finding| finding.violation.instruction.is_empty()) {
             finding.violation.instruction = definition.name;
+        }
+        for each in before.iter().chain([&instruction]) {
+            self.settle(each);
         }
         if matches!(opcode, Opcode::NcMatmul | Opcode::NcMatmulMx) {
             self.resolve_accumulation(&mut instruction)?;
@@ -545,13 +583,13 @@ impl Builder {
         }
         self.assign_sequencers();
         let loops = std::mem::take(&mut self.loops.all);
-        let lives = liveness::lifetimes(self.tensors.len(), &self.instructions, &loops);
+        let lives = liveness::lifetimes(self.tensors.len(), &self.instructions, &loops, &self.fills);
         let mut is_output = vec![false; self.tensors.len()];
         outputs.iter().for_each(|output| is_output[output.index()] = true);
         let (places, slabs) = placement::place(&self.target, &self.tensors, &lives, &is_output, self.options.cores)?;
         let edges = dependencies::derive(&self.instructions, &loops, &self.tables(), &places);
         let taints = outputs.iter().map(|output| self.bytes[output.index()].taint).collect();
-        self.fills.sort_by_key(|fill| fill.before);
+        self.fills.sort_by_key(|fill| (fill.before, fill.value.rank()));
         Ok(Program {
             kernel: self.kernel,
             target: self.target.name,

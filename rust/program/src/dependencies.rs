@@ -3,14 +3,16 @@
 //! Read after write, write after read and write after write through a tensor give an edge, and so does an address that
 //! a new tensor takes over from older ones. Accesses are kept as boxes (rows by bytes): two boxes that meet count as a
 //! conflict even where strides would keep their bytes apart, so an edge may be more than the hardware needs, never less.
+//! Tensors at addresses of the user's own may overlap: they are held against each other byte by byte of the memory.
 //! Of several producers on one compute engine only the last is kept, since an engine completes in order; transfers are
 //! all kept.
 
+use crate::area::{Area, row_bytes};
 use crate::loops::{self, Loop};
 use crate::program::Place;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trn3_isa::{Engine, Instruction, Kind, Operand, Tables};
+use trn3_isa::{Engine, Instruction, Kind, Tables};
 use trn3_mem::{Space, TensorInfo};
 
 /// Producers of each instruction, in one arena.
@@ -36,77 +38,6 @@ impl Edges {
     pub(crate) fn bytes(&self) -> usize {
         4 * (self.ends.len() + self.producers.len())
     }
-}
-
-/// Rows (partitions, or rows of an HBM tensor) by bytes within a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Area {
-    rows: (u64, u64),
-    bytes: (u64, u64),
-}
-
-impl Area {
-    fn meets(&self, other: &Area) -> bool {
-        self.rows.0 < other.rows.1
-            && other.rows.0 < self.rows.1
-            && self.bytes.0 < other.bytes.1
-            && other.bytes.0 < self.bytes.1
-    }
-
-    fn contains(&self, other: &Area) -> bool {
-        self.rows.0 <= other.rows.0
-            && other.rows.1 <= self.rows.1
-            && self.bytes.0 <= other.bytes.0
-            && other.bytes.1 <= self.bytes.1
-    }
-
-    /// Every byte of a tensor: what an operand may touch whose place is not known while recording.
-    fn all(info: &TensorInfo) -> Area {
-        let row = row_bytes(info);
-        Area { rows: (0, info.bytes().div_ceil(row)), bytes: (0, row) }
-    }
-
-    /// The area that an operand touches, and whether it touches all of it. Everything is counted in bytes, so that
-    /// views of different data types can be held against each other.
-    fn of(operand: &Operand, tables: &Tables<'_>) -> (Area, bool) {
-        let row = row_bytes(tables.tensor(operand));
-        let pattern = tables.pattern(operand);
-        let size = pattern.dtype.size_bytes() as u64;
-        let (mut rows, mut reach, mut bytes) = (0u64, 0u64, size);
-        let mut exact = true;
-        let mut offset = operand.offset as u64 * size;
-        for dim in pattern.dims.iter().filter(|dim| dim.count > 1) {
-            let stride = dim.stride.unsigned_abs() * size;
-            let distance = stride * (u64::from(dim.count) - 1);
-            bytes = bytes.saturating_mul(u64::from(dim.count));
-            if dim.stride < 0 {
-                // The area is counted from the lowest element, which a negative stride reaches last.
-                offset -= distance;
-            }
-            if stride.is_multiple_of(row) {
-                rows += distance / row;
-            } else {
-                reach += distance;
-            }
-            exact &= dim.stride > 0;
-        }
-        let (first_row, first) = (offset / row, offset % row);
-        let end = first + reach + size;
-        if end > row {
-            let last_row = (offset + rows * row + reach + size - 1) / row;
-            return (Area { rows: (first_row, last_row + 1), bytes: (0, row) }, false);
-        }
-        let area = Area { rows: (first_row, first_row + rows + 1), bytes: (first, end) };
-        (area, exact && bytes == (rows + 1) * (reach + size))
-    }
-}
-
-/// Bytes of a partition, or of the last dimension of an HBM tensor.
-fn row_bytes(info: &TensorInfo) -> u64 {
-    if info.space.is_on_chip() {
-        return info.partition_bytes().max(1);
-    }
-    u64::from(*info.shape.last().expect("tensors have a dimension")) * info.dtype.size_bytes() as u64
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -151,9 +82,22 @@ fn blocks_of(area: &Area, info: &TensorInfo) -> (u64, u64) {
     (area.bytes.0 / unit, (area.bytes.1 - 1) / unit)
 }
 
+/// Bytes of a block of SBUF or PSUM, where tensors are held against each other by their addresses.
+const ADDRESS_BLOCK_BYTES: u64 = 1024;
+
+/// The blocks of a memory that an area of it touches, first and last.
+fn address_blocks(area: &Area) -> (u64, u64) {
+    (area.bytes.0 / ADDRESS_BLOCK_BYTES, (area.bytes.1 - 1) / ADDRESS_BLOCK_BYTES)
+}
+
 impl History {
-    fn record(&mut self, access: Access, whole: bool, info: &TensorInfo, producers: &mut Vec<(Option<Engine>, u32)>) {
-        let (first, last) = blocks_of(&access.area, info);
+    fn record(
+        &mut self,
+        access: Access,
+        whole: bool,
+        (first, last): (u64, u64),
+        producers: &mut Vec<(Option<Engine>, u32)>,
+    ) {
         meet(&mut self.wide, &access, whole, producers);
         if last - first >= BLOCKS_MAX {
             for accesses in self.blocks.range_mut(first..=last).map(|(_, accesses)| accesses) {
@@ -264,10 +208,15 @@ struct Walker<'a> {
     tables: &'a Tables<'a>,
     places: &'a [Place],
     histories: Vec<History>,
+    /// Accesses to SBUF and PSUM through tensors at addresses of the user's own.
+    addressed: [History; 2],
     owners: [Owners; 2],
     touched: Vec<bool>,
     producers: Vec<(Option<Engine>, u32)>,
 }
+
+/// Owns the bytes of all tensors at addresses of the user's own.
+const ADDRESSED: usize = usize::MAX;
 
 impl<'a> Walker<'a> {
     fn new(tables: &'a Tables<'a>, places: &'a [Place]) -> Walker<'a> {
@@ -276,6 +225,7 @@ impl<'a> Walker<'a> {
             tables,
             places,
             histories: vec![History::default(); tensors],
+            addressed: Default::default(),
             owners: [Owners::default(), Owners::default()],
             touched: vec![false; tensors],
             producers: Vec::new(),
@@ -294,38 +244,58 @@ impl<'a> Walker<'a> {
                 let id = operand.tensor.index();
                 let info = &self.tables.tensors[id];
                 if !std::mem::replace(&mut self.touched[id], true) && info.space.is_on_chip() {
-                    inherit(id, info, self.places, &mut self.owners, &mut self.histories);
+                    self.inherit(id);
                 }
                 let dynamic = instruction.is_dynamic(slot);
                 let (area, whole) = if dynamic { (Area::all(info), false) } else { Area::of(operand, self.tables) };
-                let access = Access { visit, engine, area, writes };
-                self.histories[id].record(access, whole, info, &mut self.producers);
+                if info.address.is_some() {
+                    let access = Access { visit, engine, area: area.at(info.origin()), writes };
+                    let blocks = address_blocks(&access.area);
+                    self.addressed[memory_of(info)].record(access, whole, blocks, &mut self.producers);
+                } else {
+                    let access = Access { visit, engine, area, writes };
+                    self.histories[id].record(access, whole, blocks_of(&area, info), &mut self.producers);
+                }
             }
         }
         keep_last(&mut self.producers);
         &self.producers
     }
-}
 
-/// A tensor that takes over addresses waits for whoever used them.
-fn inherit(id: usize, info: &TensorInfo, places: &[Place], owners: &mut [Owners; 2], histories: &mut [History]) {
-    let start = places[id].address;
-    let end = start + info.partition_bytes().max(1);
-    let memory = &mut owners[usize::from(info.space == Space::Psum)];
-    let area = Area { rows: (0, u64::from(info.partitions())), bytes: (0, info.partition_bytes()) };
-    let mut inherited = Vec::new();
-    for before in memory.take(start, end, id) {
-        if before != id {
-            inherited.extend(histories[before].all().map(|access| Access { area, ..*access }));
+    /// A tensor that takes over addresses waits for whoever used them.
+    fn inherit(&mut self, id: usize) {
+        let info = &self.tables.tensors[id];
+        let place = self.places[id].address;
+        let bytes = (place, place + info.partition_bytes().max(1));
+        let area = Area { rows: (0, u64::from(info.partitions())), bytes: (0, info.partition_bytes()) };
+        let area = if info.address.is_some() { area.at(info.origin()) } else { area };
+        let owner = if info.address.is_some() { ADDRESSED } else { id };
+        let mut inherited = Vec::new();
+        for before in self.owners[memory_of(info)].take(bytes.0, bytes.1, owner) {
+            if before == ADDRESSED && owner != ADDRESSED {
+                let accesses = self.addressed[memory_of(info)].all();
+                let met = accesses.filter(|access| access.area.bytes.0 < bytes.1 && bytes.0 < access.area.bytes.1);
+                inherited.extend(met.map(|access| Access { area, ..*access }));
+            } else if before != owner {
+                inherited.extend(self.histories[before].all().map(|access| Access { area, ..*access }));
+            }
+        }
+        inherited.sort_by_key(|access| access.visit);
+        inherited.dedup_by_key(|access| access.visit);
+        // A read of bytes that were taken over finds nothing of its own tensor there: the write comes first.
+        for access in &mut inherited {
+            access.writes = true;
+        }
+        if owner == ADDRESSED {
+            self.addressed[memory_of(info)].wide.append(&mut inherited);
+        } else {
+            self.histories[id] = History { wide: inherited, blocks: BTreeMap::new() };
         }
     }
-    inherited.sort_by_key(|access| access.visit);
-    inherited.dedup_by_key(|access| access.visit);
-    // A read of bytes that were taken over finds nothing of its own tensor there: the write comes first.
-    for access in &mut inherited {
-        access.writes = true;
-    }
-    histories[id] = History { wide: inherited, blocks: BTreeMap::new() };
+}
+
+fn memory_of(info: &TensorInfo) -> usize {
+    usize::from(info.space == Space::Psum)
 }
 
 /// Ascending, each once, and of each compute engine only the last.

@@ -2,11 +2,12 @@
 //!
 //! A [`Builder`] takes instructions and knows, byte by byte, what has been written by whom. [`Builder::finish`] gives
 //! an immutable [`Program`]: an arena of instructions with their producers, tensors with addresses, and the findings.
-//! Left out: spilling, dynamic loops and explicit addresses.
+//! Left out: spilling.
 //!
 //! Invariants: values follow program order; an instruction's producers are all earlier in it; an address is used again
 //! only when the memory has none that was never used or was freed earlier.
 
+mod area;
 mod builder;
 mod dependencies;
 mod error;

@@ -1,5 +1,6 @@
 //! When tensors are in use, counted in instructions.
 
+use crate::builder::{Fill, FillValue};
 use crate::loops::Loop;
 use trn3_isa::Instruction;
 use trn3_mem::TensorId;
@@ -13,23 +14,42 @@ pub struct Lifetime {
     pub last: u32,
 }
 
+impl Lifetime {
+    /// Whether both are in use at some instruction.
+    pub fn meets(&self, other: Lifetime) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+}
+
 /// Lifetimes of all tensors; `None` for those that no instruction touches. A tensor that a dynamic loop touches lives as
-/// long as the outermost loop runs.
-pub(crate) fn lifetimes(tensors: usize, instructions: &[Instruction], loops: &[Loop]) -> Vec<Option<Lifetime>> {
+/// long as the outermost loop runs, and one whose bytes another takes over lives until then.
+pub(crate) fn lifetimes(
+    tensors: usize,
+    instructions: &[Instruction],
+    loops: &[Loop],
+    fills: &[Fill],
+) -> Vec<Option<Lifetime>> {
     let mut outermost = loops.iter().filter(|each| each.outer.is_none()).peekable();
     let mut lives: Vec<Option<Lifetime>> = vec![None; tensors];
+    let mut touch = |TensorId(id): TensorId, (first, last): (u32, u32)| match &mut lives[id as usize] {
+        Some(life) => life.last = last,
+        life => *life = Some(Lifetime { first, last }),
+    };
+    let mut fills = fills.iter().filter(|fill| matches!(fill.value, FillValue::Held(_))).peekable();
     for (at, instruction) in instructions.iter().enumerate() {
         let at = at as u32;
         while outermost.peek().is_some_and(|each| each.end < at) {
             outermost.next();
         }
         let around = outermost.peek().filter(|each| each.begin <= at);
-        let (first, last) = around.map_or((at, at), |each| (each.begin, each.end));
+        let span = around.map_or((at, at), |each| (each.begin, each.end));
         for operand in instruction.operands.iter().filter(|operand| operand.is_some()) {
-            let TensorId(id) = operand.tensor;
-            match &mut lives[id as usize] {
-                Some(life) => life.last = last,
-                life => *life = Some(Lifetime { first, last }),
+            touch(operand.tensor, span);
+        }
+        while let Some(fill) = fills.next_if(|fill| fill.before <= at) {
+            if let FillValue::Held(from) = fill.value {
+                touch(from, span);
+                touch(fill.tensor, span);
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! On chip, tensors are placed in the order of their first use. A cursor goes round the memory, so that an address is
 //! used again as late as the capacity allows: reuse creates waits. Host slabs are used again as early as possible
-//! instead, to stay in the host's caches; that has no effect on anything a user sees.
+//! instead, to stay in the host's caches; that has no effect on anything a user sees. Addresses of the user's own are kept,
+//! and the others go where no such tensor lives at the same time.
 
 use crate::liveness::Lifetime;
 use crate::program::Place;
@@ -19,11 +20,19 @@ struct Region {
     /// Live pieces: start to (size, last use, tensor).
     live: BTreeMap<u64, (u64, u32, usize)>,
     ends: BTreeMap<(u32, u64), ()>,
+    addressed: Vec<Addressed>,
+}
+
+/// A tensor at an address of the user's own.
+struct Addressed {
+    bytes: (u64, u64),
+    life: Lifetime,
 }
 
 impl Region {
     fn new(capacity: u64, align: u64) -> Region {
-        Region { capacity, align: align.max(1), cursor: 0, live: BTreeMap::new(), ends: BTreeMap::new() }
+        let (live, ends) = (BTreeMap::new(), BTreeMap::new());
+        Region { capacity, align: align.max(1), cursor: 0, live, ends, addressed: Vec::new() }
     }
 
     fn release_before(&mut self, first: u32) {
@@ -36,8 +45,22 @@ impl Region {
         }
     }
 
-    /// The first gap of `size` bytes from `from` on.
-    fn gap(&self, from: u64, until: u64, size: u64) -> Option<u64> {
+    /// The first gap of `size` bytes from `from` on that the tensors at addresses of the user's own leave during `life`.
+    fn gap(&self, from: u64, until: u64, size: u64, life: Lifetime) -> Option<u64> {
+        let mut at = from;
+        loop {
+            at = self.free_from(at, size);
+            let meets = |each: &&Addressed| each.bytes.0 < at + size && at < each.bytes.1 && each.life.meets(life);
+            match self.addressed.iter().filter(meets).map(|each| each.bytes.1).max() {
+                Some(end) => at = end.next_multiple_of(self.align),
+                None => break,
+            }
+        }
+        (at + size <= until).then_some(at)
+    }
+
+    /// Where `size` bytes are free among the pieces that are live, from `from` on.
+    fn free_from(&self, from: u64, size: u64) -> u64 {
         let mut at = from;
         if let Some((&start, &(length, _, _))) = self.live.range(..from).next_back() {
             at = at.max(start + length);
@@ -48,13 +71,14 @@ impl Region {
             }
             at = start + length;
         }
-        (at + size <= until).then_some(at)
+        at
     }
 
     fn place(&mut self, bytes: u64, life: Lifetime, tensor: usize) -> Option<u64> {
         self.release_before(life.first);
         let size = bytes.div_ceil(self.align) * self.align;
-        let at = self.gap(self.cursor, self.capacity, size).or_else(|| self.gap(0, self.capacity, size))?;
+        let gap = |from| self.gap(from, self.capacity, size, life);
+        let at = gap(self.cursor).or_else(|| gap(0))?;
         self.cursor = (at + size) % self.capacity;
         self.live.insert(at, (size, life.last, tensor));
         self.ends.insert((life.last, at), ());
@@ -109,6 +133,12 @@ pub(crate) fn place(
     let mut slabs = Slabs::default();
     let mut places = vec![Place { address: 0, slab: 0 }; tensors.len()];
     let mut hbm_address = 0u64;
+    for (info, life) in tensors.iter().zip(lives) {
+        let (Some((_, byte)), &Some(life)) = (info.address, life) else { continue };
+        let region = if info.space == Space::Psum { &mut psum_region } else { &mut sbuf_region };
+        let start = u64::from(byte);
+        region.addressed.push(Addressed { bytes: (start, start + info.partition_bytes()), life });
+    }
     for id in order {
         let info = &tensors[id];
         // What both cores use is handed from one to the other as a whole.
@@ -120,6 +150,7 @@ pub(crate) fn place(
         };
         places[id].slab = if owned { slabs.take(info.bytes(), life) } else { slabs.own(info.bytes()) };
         places[id].address = match info.space {
+            Space::Sbuf | Space::Psum if info.address.is_some() => u64::from(info.origin().1),
             Space::Sbuf => sbuf_region
                 .place(info.partition_bytes(), life, id)
                 .ok_or_else(|| over_capacity(info, &sbuf_region, tensors, "capacity.sbuf", "sbuf"))?,

@@ -165,7 +165,7 @@ impl Program {
 
     /// Lifetimes of all tensors in program order; `None` for those that no instruction touches.
     pub fn lifetimes(&self) -> Vec<Option<Lifetime>> {
-        lifetimes(self.tensors.len(), &self.instructions, &self.loops)
+        lifetimes(self.tensors.len(), &self.instructions, &self.loops, &self.fills)
     }
 
     /// `file:line` of a line number.

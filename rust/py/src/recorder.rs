@@ -9,7 +9,7 @@ use crate::program::{Program, interruptible};
 use crate::register::VirtualRegister;
 use crate::tables::Table;
 use crate::tensor::Tensor;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyList, PyTuple};
@@ -255,8 +255,7 @@ impl Inner {
                 Role::Input(_) => {}
             }
         }
-        let fills: Vec<_> =
-            builder.fills().iter().filter(|fill| fill.value == FillValue::NegativeZero).cloned().collect();
+        let fills: Vec<_> = builder.fills().iter().filter(|fill| fill.value != FillValue::Poison).cloned().collect();
         let code = Code { tables, instructions: builder.instructions(), loops: builder.loops(), fills: &fills };
         let outcome = interruptible(py, |interrupt| interpreter.advance(code, interrupt))?;
         match outcome {
@@ -324,6 +323,24 @@ fn count(item: &Bound<'_, PyAny>) -> PyResult<i64> {
     })
 }
 
+/// Partition and byte of an address; beyond 64 bits is as far beyond any memory as the most that 64 bits hold.
+fn address_of(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> {
+    let part = |item: PyResult<Bound<'_, PyAny>>| -> PyResult<i64> {
+        let item = item?;
+        if item.is_instance_of::<pyo3::types::PyBool>() { Err(PyTypeError::new_err("a bool")) } else { count(&item) }
+    };
+    let parts = given.try_iter().and_then(|items| items.map(part).collect::<PyResult<Vec<_>>>());
+    match parts.as_deref() {
+        Ok(&[partition, byte]) => Ok((partition, byte)),
+        _ => {
+            let value = format!("is {}", given.repr()?);
+            let limit = "must be (partition, byte), two integers";
+            let violation = Violation::new("tensor.address", "address", value, limit, "give both, or leave it out");
+            Err(located(py, &violation.in_instruction("ndarray")))
+        }
+    }
+}
+
 #[pymethods]
 impl Recorder {
     #[new]
@@ -376,7 +393,7 @@ impl Recorder {
             dtype,
             space: trn3_mem::Space::SharedHbm,
             role: Role::Input(number),
-            line: 0,
+            ..TensorRequest::default()
         };
         let tensor = inner.tensor(slf.py(), slf.clone().unbind(), &request)?;
         inner.arrays.push((tensor.view.tensor, array.clone().unbind()));
@@ -390,6 +407,7 @@ impl Recorder {
         dtype: &Bound<'_, PyAny>,
         buffer: &Bound<'_, PyAny>,
         name: &str,
+        address: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Tensor> {
         let shape: Vec<i64> = match shape.extract::<i64>() {
             Ok(one) => vec![one],
@@ -398,7 +416,8 @@ impl Recorder {
         let (dtype, space) = (constants::dtype(dtype)?, constants::space(buffer)?);
         let mut inner = slf.get().lock(slf.py());
         let line = inner.line(slf.py())?;
-        let request = TensorRequest { name, shape: &shape, dtype, space, role: Role::Internal, line };
+        let address = address.map(|given| address_of(slf.py(), given)).transpose()?;
+        let request = TensorRequest { name, shape: &shape, dtype, space, address, line, ..TensorRequest::default() };
         inner.tensor(slf.py(), slf.clone().unbind(), &request)
     }
 

@@ -281,14 +281,19 @@ impl Interpreter {
         }
     }
 
-    /// Writes what is written before instruction `at`: poison once, what an accumulation starts from every time.
+    /// Writes what is written before instruction `at`: poison once, the rest every time.
     fn fill(&mut self, code: &Code<'_>, at: usize) {
         let mut next = self.fills_done;
         if next > 0 && code.fills[next - 1].before as usize >= at && !code.loops.is_empty() {
             next = code.fills.partition_point(|fill| (fill.before as usize) < at);
         }
         while let Some(fill) = code.fills.get(next).filter(|fill| fill.before as usize <= at) {
-            if next >= self.fills_done || fill.value == FillValue::NegativeZero {
+            let due = match fill.value {
+                FillValue::Poison => next >= self.fills_done,
+                // Those of a loop that was skipped are past, and not due.
+                FillValue::Held(_) | FillValue::NegativeZero => fill.before as usize == at,
+            };
+            if due {
                 apply(fill, &code.tables, &mut self.memory, self.options.uninitialized.integer());
             }
             next += 1;
@@ -312,6 +317,17 @@ impl Interpreter {
 
 /// Writes a fill; `integer` is what unwritten integers read as.
 fn apply(fill: &Fill, tables: &Tables<'_>, memory: &mut Memory, integer: u32) {
+    if let FillValue::Held(from) = fill.value {
+        let (to, source) = (&tables.tensors[fill.tensor.index()], &tables.tensors[from.index()]);
+        let mut target = memory.take(fill.tensor);
+        for &(start, length) in &fill.runs {
+            let held = fill.held_start(to, source, start) as usize;
+            let bytes = &memory.bytes(from)[held..held + length as usize];
+            target.as_mut_slice()[start as usize..(start + length) as usize].copy_from_slice(bytes);
+        }
+        memory.restore(fill.tensor, target);
+        return;
+    }
     let size = fill.dtype.size_bytes();
     let element = fill.value.element(fill.dtype, integer);
     let bytes = memory.bytes_mut(fill.tensor);

@@ -87,6 +87,7 @@ impl Builder {
         }
         self.loops.all.push(opened);
         self.loops.open.push(number);
+        self.holdings.enter();
         self.instructions.push(Instruction { line, ..loop_mark(Opcode::LoopBegin, number) });
         Ok(())
     }
@@ -97,6 +98,7 @@ impl Builder {
     /// No loop is open.
     pub fn close_loop(&mut self, line: u32) {
         let number = self.loops.open.pop().expect("a loop is closed once");
+        self.hand_back();
         self.loops.all[number as usize].end = self.instructions.len() as u32;
         self.instructions.push(Instruction { line, ..loop_mark(Opcode::LoopEnd, number) });
         let open = &self.loops.open;

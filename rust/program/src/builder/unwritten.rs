@@ -23,7 +23,7 @@ pub(super) struct Bytes {
 
 impl Bytes {
     /// Notes that unwritten bytes may have come in.
-    fn soil(&mut self, taint: Option<Taint>) {
+    pub(super) fn soil(&mut self, taint: Option<Taint>) {
         if taint.is_some() {
             self.taint = Taint::joined(self.taint, taint);
             self.cleaned = Coverage::Empty;
