@@ -79,8 +79,8 @@ def ndarray(
     name : str
         Unique within the kernel; made up when empty.
     address : tuple of int, optional
-        ``(partition, byte)`` at which the tensor starts, on chip. Tensors whose addresses overlap share their bytes: what
-        one writes, the other reads. Without it the recorder finds a place.
+        ``(partition, byte)`` at which the tensor starts, on chip. Tensors whose addresses overlap share their bytes:
+        what one writes, the other reads. Without it the recorder finds a place.
 
     Raises
     ------
