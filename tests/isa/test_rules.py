@@ -380,8 +380,10 @@ def test_sbuf_over_capacity_with_live_tiles_spills_or_says_so():
         return x
 
     nki.simulate(kernel)(X, 2)
+    nki.simulate(kernel)(X, 5)
+    nki.simulate(kernel, spill="error")(X, 2)
     with pytest.raises(errors.CapacityError, match=r"capacity\.sbuf"):
-        nki.simulate(kernel)(X, 5)
+        nki.simulate(kernel, spill="error")(X, 5)
 
 
 def test_checks_must_be_a_level():

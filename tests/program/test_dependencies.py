@@ -312,6 +312,8 @@ def test_every_conflict_through_bytes_is_ordered(given_program):
         program = nki.record(kernel, X)
     except errors.CapacityError:
         return
+    if program.spills():
+        return
     order, seen = [], set()
     for _, write, read in steps:
         for window in (write, read):

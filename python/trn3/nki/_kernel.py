@@ -164,6 +164,7 @@ class Kernel:
                     self.options.checks,
                     self.options.nki_version,
                     self.options.uninitialized,
+                    self.options.spill,
                     self.grid,
                 )
                 key = (options, environment_key(self.func), inputs.key())
@@ -254,6 +255,7 @@ def _record(
                 options.seed,
                 options.stochastic_rounding,
                 options.uninitialized,
+                options.spill,
                 grid[0] if grid else 1,
             )
             recorders.append(recorder)

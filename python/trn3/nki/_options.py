@@ -43,6 +43,9 @@ class RunOptions:
     uninitialized : {"poison", "simulator", "stop"}
         What memory reads as that nothing has written: NaN, and 0 for integers (``poison``) or 4 as in AWS's simulator
         (``simulator``); with ``stop``, reading it raises `UninitializedReadError` on the line that does.
+    spill : {"hbm", "error"}
+        What becomes of tiles that do not fit into SBUF together: those that are used again last wait in HBM (``hbm``;
+        the report says which, and what it costs), or `CapacityError` is raised (``error``).
     eager : bool
         Execute each instruction as it is recorded, for debugging: the same bits, a statement at a time.
     """
@@ -54,11 +57,13 @@ class RunOptions:
     stochastic_rounding: bool = False
     nki_version: str = "0.6"
     uninitialized: str = "poison"
+    spill: str = "hbm"
     eager: bool = False
 
     def __post_init__(self) -> None:
         _check_option("checks", self.checks, ("lenient", "documented", "hardware"))
         _check_option("uninitialized", self.uninitialized, ("poison", "simulator", "stop"))
+        _check_option("spill", self.spill, ("hbm", "error"))
         if not isinstance(self.seed, int) or not 0 <= self.seed < 2**64:
             raise _wrong_option("seed", self.seed, "an int from 0 to 2**64 - 1")
         _ = self.nki_minor

@@ -24,6 +24,7 @@ __all__ = [
     "RouteUse",
     "Sensitivity",
     "SizeClass",
+    "Spill",
     "Transfers",
 ]
 
@@ -135,6 +136,46 @@ class LabelUse:
     instructions: int
     start_s: float
     end_s: float
+
+
+@dataclass(frozen=True)
+class Spill:
+    """A tensor that had no room in SBUF all the time: it waited in HBM in between.
+
+    Attributes
+    ----------
+    name : str
+        Name of the tensor.
+    shape : list of int
+        ``(P, F...)``.
+    dtype : str
+        Element type.
+    file, line : str, int
+        The line that declares it.
+    needed_file, needed_line : str, int
+        The line that needed the room first.
+    stores, reloads : int
+        Transfers to HBM and back.
+    bytes : int
+        Bytes moved by both.
+    busy_s : float
+        Time from issue to end, summed over these transfers.
+    critical_s : float
+        Time that they have on the critical path.
+    """
+
+    name: str
+    shape: list[int]
+    dtype: str
+    file: str
+    line: int
+    needed_file: str
+    needed_line: int
+    stores: int
+    reloads: int
+    bytes: int
+    busy_s: float
+    critical_s: float
 
 
 @dataclass(frozen=True)
@@ -488,6 +529,8 @@ class Figures:
         The point under the roofline.
     memories : list of Memory
         SBUF, then PSUM.
+    spills : list of Spill
+        Tensors that waited in HBM for room in SBUF, those first that cost most.
     critical_path : CriticalPath
         What decided the total.
     peer : Figures or None
@@ -517,5 +560,6 @@ class Figures:
     transfers: Transfers
     roofline: Roofline
     memories: list[Memory]
+    spills: list[Spill]
     critical_path: CriticalPath
     peer: Figures | None

@@ -88,8 +88,11 @@ def _number_places(figures: dict[str, Any] | None, places: _Places) -> None:
     if figures is None:
         return
     owners = [owner for memory in figures["memories"] for owner in memory["owners"]]
-    for record in [*figures["lines"], *figures["findings"], *owners, *figures["critical_path"]["groups"]]:
+    groups = figures["critical_path"]["groups"]
+    for record in [*figures["lines"], *figures["findings"], *owners, *groups, *figures["spills"]]:
         record["place"] = places.number(record["file"], record["line"])
+    for spill in figures["spills"]:
+        spill["needed_place"] = places.number(spill["needed_file"], spill["needed_line"])
 
 
 def _named(columns: dict[str, list[Any]], places: _Places, words: tuple[str, ...]) -> dict[str, Any]:

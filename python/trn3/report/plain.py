@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from .figures import Figures, Memory, Owner
+from .figures import Figures, Memory, Owner, Spill
 
 __all__ = ["place", "size", "text", "time"]
 
@@ -90,6 +90,23 @@ def owners(found: Memory) -> list[tuple[int, str, str, str]]:
     return sorted(rows, key=lambda row: -row[0])
 
 
+def spills(figures: Figures) -> str:
+    """Return one line on what waited in HBM for room in SBUF."""
+    found = figures.spills
+    stores, reloads = sum(each.stores for each in found), sum(each.reloads for each in found)
+    critical = sum(spill.critical_s for spill in found) / figures.total_s if figures.total_s else 0.0
+    return (
+        f"{len(found)} tensor{'' if len(found) == 1 else 's'} waited in HBM: {stores:,} stores, {reloads:,} reloads,"
+        f" {size(sum(each.bytes for each in found))}, {critical:.1%} of the critical path"
+    )
+
+
+def spilled(spill: Spill) -> tuple[str, str, str, str]:
+    """Return bytes, name with shape and dtype, the line that declares it, and the line that needed the room."""
+    what = f"{spill.name} ({' x '.join(map(str, spill.shape))} {spill.dtype})"
+    return size(spill.bytes), what, place(spill.file, spill.line), place(spill.needed_file, spill.needed_line)
+
+
 def text(figures: Figures) -> str:
     """Return the summary of a report."""
     rows = [
@@ -134,3 +151,7 @@ def _core(figures: Figures) -> Iterable[str]:
             yield f"{found.name}: {memory(found)}"
         for owned, names, what, where in owners(found)[:SHOWN]:
             yield f"  {size(owned):>10}  {names} ({what})  {where}"
+    if figures.spills:
+        yield f"spilled: {spills(figures)}"
+        for moved, what, declared, needed in map(spilled, figures.spills[:SHOWN]):
+            yield f"  {moved:>10}  {what}  {declared}, room needed by {needed}"

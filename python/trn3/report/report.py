@@ -32,6 +32,7 @@ from .figures import (
     RouteUse,
     Sensitivity,
     SizeClass,
+    Spill,
     Transfers,
 )
 from .sensitivity import sensitivities
@@ -204,6 +205,27 @@ class Report:
         )
 
     @cached_property
+    def spills(self) -> list[Spill]:
+        """Tensors that waited in HBM for room in SBUF, those first that cost most."""
+        return [
+            Spill(
+                found["name"],
+                found["shape"],
+                found["dtype"],
+                found["file"],
+                found["line"],
+                found["needed_file"],
+                found["needed_line"],
+                found["stores"],
+                found["reloads"],
+                found["bytes"],
+                found["in_flight_ps"] * _PS,
+                found["critical_ps"] * _PS,
+            )
+            for found in self.timeline.spills()
+        ]
+
+    @cached_property
     def critical_path(self) -> CriticalPath:
         """What decided the total."""
         found = self.timeline.critical_sums()
@@ -285,6 +307,7 @@ class Report:
             transfers=self.transfers,
             roofline=self.roofline,
             memories=[self.memory("sbuf"), self.memory("psum")],
+            spills=self.spills,
             critical_path=self.critical_path,
             peer=None if self.peer is None else self.peer.figures,
         )

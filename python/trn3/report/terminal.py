@@ -55,11 +55,15 @@ def _core(figures: Figures) -> list[Any]:
         ("transfers", plain.transfers(figures)),
         *((found.name, plain.memory(found)) for found in figures.memories if found.peak_bytes),
     ]
+    if figures.spills:
+        facts.append(("spilled", plain.spills(figures)))
     parts: list[Any] = [_facts(facts), Text("")]
     parts += [_engines(figures), Text(""), _critical(figures)]
     lines = [line for line in figures.lines if line.critical_s > 0]
     if lines:
         parts += [Text(""), _lines(figures, sorted(lines, key=lambda line: -line.critical_s)[: plain.SHOWN], total)]
+    if figures.spills:
+        parts += [Text(""), _spills(figures)]
     return parts
 
 
@@ -131,4 +135,13 @@ def _lines(figures: Figures, lines: list[Any], total: float) -> Any:
         moved = plain.size(line.dma_bytes) if line.dma_bytes else ""
         share = f"{line.critical_s / total:.1%}" if total else ""
         grid.add_row(Text(plain.place(line.file, line.line)), share, plain.time(line.busy_s), moved)
+    return grid
+
+
+def _spills(figures: Figures) -> Any:
+    from rich.text import Text
+
+    grid = _grid(("spilled", "left"), ("bytes", "right"), ("declared", "left"), ("room needed by", "left"))
+    for moved, what, declared, needed in map(plain.spilled, figures.spills[: plain.SHOWN]):
+        grid.add_row(Text(what), moved, Text(declared, style="dim"), Text(needed, style="dim"))
     return grid

@@ -85,11 +85,19 @@ pub struct RecordOptions {
     pub uninitialized: Uninitialized,
     /// Cores of the launch, 1 or 2.
     pub cores: u8,
+    /// Whether what does not fit into SBUF waits in HBM; else it is an error.
+    pub spills: bool,
 }
 
 impl Default for RecordOptions {
     fn default() -> Self {
-        RecordOptions { checks: Strictness::Lenient, nki_version: 6, uninitialized: Uninitialized::Poison, cores: 1 }
+        RecordOptions {
+            checks: Strictness::Lenient,
+            nki_version: 6,
+            uninitialized: Uninitialized::Poison,
+            cores: 1,
+            spills: true,
+        }
     }
 }
 

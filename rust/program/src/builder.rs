@@ -3,6 +3,7 @@
 mod addresses;
 mod control;
 mod pair;
+mod spilling;
 mod unwritten;
 
 use self::addresses::Holdings;
@@ -586,7 +587,17 @@ impl Builder {
         let lives = liveness::lifetimes(self.tensors.len(), &self.instructions, &loops, &self.fills);
         let mut is_output = vec![false; self.tensors.len()];
         outputs.iter().for_each(|output| is_output[output.index()] = true);
-        let (places, slabs) = placement::place(&self.target, &self.tensors, &lives, &is_output, self.options.cores)?;
+        let placed = placement::place(&self.target, &self.tensors, &lives, &is_output, &[], self.options.cores);
+        let (mut loops, mut spills) = (loops, Vec::new());
+        let (places, slabs) = match placed {
+            Err(finding) if self.options.spills && finding.violation.rule == "capacity.sbuf" => {
+                let planned = self.spill(&mut loops, &lives, &mut spills).ok_or(finding)?;
+                is_output.resize(self.tensors.len(), false);
+                let lives = liveness::lifetimes(self.tensors.len(), &self.instructions, &loops, &self.fills);
+                placement::place(&self.target, &self.tensors, &lives, &is_output, &planned, self.options.cores)?
+            }
+            placed => placed?,
+        };
         let edges = dependencies::derive(&self.instructions, &loops, &self.tables(), &places);
         let taints = outputs.iter().map(|output| self.bytes[output.index()].taint).collect();
         self.fills.sort_by_key(|fill| (fill.before, fill.value.rank()));
@@ -612,6 +623,7 @@ impl Builder {
             slabs,
             edges,
             loops,
+            spills,
             peer: None,
         })
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"TRN3PROG";
 /// Raised whenever the stored form of a Program or an instruction changes.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 const HEAD_BYTES: usize = 8 + 4 + 8 + 4;
 
 impl Program {

@@ -13,7 +13,8 @@ use trn3_mem::{Fault, Role, Space, TensorInfo, Violation};
 use trn3_spec::Target;
 
 /// One memory being filled.
-struct Region {
+#[derive(Debug)]
+pub(crate) struct Region {
     capacity: u64,
     align: u64,
     cursor: u64,
@@ -24,6 +25,7 @@ struct Region {
 }
 
 /// A tensor at an address of the user's own.
+#[derive(Debug)]
 struct Addressed {
     bytes: (u64, u64),
     life: Lifetime,
@@ -33,6 +35,22 @@ impl Region {
     fn new(capacity: u64, align: u64) -> Region {
         let (live, ends) = (BTreeMap::new(), BTreeMap::new());
         Region { capacity, align: align.max(1), cursor: 0, live, ends, addressed: Vec::new() }
+    }
+
+    /// A memory of the core, empty but for the tensors at addresses of the user's own.
+    pub(crate) fn of(target: &Target, space: Space, tensors: &[TensorInfo], lives: &[Option<Lifetime>]) -> Region {
+        let psum = &target.core.psum;
+        let mut region = match space {
+            Space::Psum => Region::new(psum.partition_bytes(), psum.bank_bytes),
+            _ => Region::new(target.core.sbuf.usable_bytes(), SBUF_ALIGN_BYTES),
+        };
+        for (info, life) in tensors.iter().zip(lives).filter(|(info, _)| info.space == space) {
+            if let (Some((_, byte)), &Some(life)) = (info.address, life) {
+                let start = u64::from(byte);
+                region.addressed.push(Addressed { bytes: (start, start + info.partition_bytes()), life });
+            }
+        }
+        region
     }
 
     fn release_before(&mut self, first: u32) {
@@ -76,13 +94,55 @@ impl Region {
 
     fn place(&mut self, bytes: u64, life: Lifetime, tensor: usize) -> Option<u64> {
         self.release_before(life.first);
-        let size = bytes.div_ceil(self.align) * self.align;
-        let gap = |from| self.gap(from, self.capacity, size, life);
-        let at = gap(self.cursor).or_else(|| gap(0))?;
-        self.cursor = (at + size) % self.capacity;
-        self.live.insert(at, (size, life.last, tensor));
+        let at = self.find(bytes, life)?;
+        self.occupy(at, bytes, life, tensor);
         self.ends.insert((life.last, at), ());
         Some(at)
+    }
+
+    /// Bytes that a tensor takes, with what its alignment wastes.
+    pub(crate) fn rounded(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.align) * self.align
+    }
+
+    /// A gap from the cursor on, or from the beginning.
+    pub(crate) fn find(&self, bytes: u64, life: Lifetime) -> Option<u64> {
+        let gap = |from| self.gap(from, self.capacity, self.rounded(bytes), life);
+        gap(self.cursor).or_else(|| gap(0))
+    }
+
+    /// Puts a tensor at an address, until it is freed.
+    pub(crate) fn occupy(&mut self, at: u64, bytes: u64, life: Lifetime, tensor: usize) {
+        let size = self.rounded(bytes);
+        self.cursor = (at + size) % self.capacity;
+        self.live.insert(at, (size, life.last, tensor));
+    }
+
+    /// Frees what starts at an address.
+    pub(crate) fn free(&mut self, at: u64) {
+        self.live.remove(&at);
+    }
+
+    /// Addresses of the tensors that lie in `start..end` in whole or in part.
+    pub(crate) fn within(&self, start: u64, end: u64) -> impl Iterator<Item = u64> {
+        let before = self.live.range(..start).next_back().filter(|(at, (size, _, _))| *at + size > start);
+        before.into_iter().chain(self.live.range(start..end)).map(|(&at, _)| at)
+    }
+
+    /// Places for `size` bytes besides which no other need be tried: those next to a tensor, free of the addresses of
+    /// the user's own.
+    pub(crate) fn starts(&self, size: u64, life: Lifetime) -> Vec<u64> {
+        let fixed: Vec<&Addressed> = self.addressed.iter().filter(|each| each.life.meets(life)).collect();
+        let after = |end: u64| end.next_multiple_of(self.align);
+        let mut starts: Vec<u64> = std::iter::once(0)
+            .chain(self.live.iter().flat_map(|(&at, &(length, _, _))| [at, at + length]))
+            .chain(fixed.iter().map(|each| after(each.bytes.1)))
+            .filter(|&start| start + size <= self.capacity)
+            .filter(|&start| !fixed.iter().any(|each| each.bytes.0 < start + size && start < each.bytes.1))
+            .collect();
+        starts.sort_unstable();
+        starts.dedup();
+        starts
     }
 }
 
@@ -114,7 +174,8 @@ impl Slabs {
     }
 }
 
-/// Places every tensor: places by tensor, and the sizes of the host slabs.
+/// Places every tensor: places by tensor, and the sizes of the host slabs. `planned` are addresses in SBUF that a plan
+/// has found already, by tensor.
 ///
 /// # Errors
 /// `capacity.psum` or `capacity.sbuf`, at the line that declared the tensor that does not fit.
@@ -123,22 +184,16 @@ pub(crate) fn place(
     tensors: &[TensorInfo],
     lives: &[Option<Lifetime>],
     is_output: &[bool],
+    planned: &[Option<u64>],
     cores: u8,
 ) -> Result<(Vec<Place>, Vec<u64>), Box<Finding>> {
     let mut order: Vec<usize> = (0..tensors.len()).collect();
     order.sort_by_key(|&id| (lives[id].map_or(u32::MAX, |life| life.first), id));
-    let psum = &target.core.psum;
-    let mut sbuf_region = Region::new(target.core.sbuf.usable_bytes(), SBUF_ALIGN_BYTES);
-    let mut psum_region = Region::new(psum.partition_bytes(), psum.bank_bytes);
+    let mut sbuf_region = Region::of(target, Space::Sbuf, tensors, lives);
+    let mut psum_region = Region::of(target, Space::Psum, tensors, lives);
     let mut slabs = Slabs::default();
     let mut places = vec![Place { address: 0, slab: 0 }; tensors.len()];
     let mut hbm_address = 0u64;
-    for (info, life) in tensors.iter().zip(lives) {
-        let (Some((_, byte)), &Some(life)) = (info.address, life) else { continue };
-        let region = if info.space == Space::Psum { &mut psum_region } else { &mut sbuf_region };
-        let start = u64::from(byte);
-        region.addressed.push(Addressed { bytes: (start, start + info.partition_bytes()), life });
-    }
     for id in order {
         let info = &tensors[id];
         // What both cores use is handed from one to the other as a whole.
@@ -150,6 +205,7 @@ pub(crate) fn place(
         };
         places[id].slab = if owned { slabs.take(info.bytes(), life) } else { slabs.own(info.bytes()) };
         places[id].address = match info.space {
+            Space::Sbuf if planned.get(id).is_some_and(Option::is_some) => planned[id].expect("just found"),
             Space::Sbuf | Space::Psum if info.address.is_some() => u64::from(info.origin().1),
             Space::Sbuf => sbuf_region
                 .place(info.partition_bytes(), life, id)

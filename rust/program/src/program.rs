@@ -4,6 +4,7 @@ use crate::builder::Fill;
 use crate::dependencies::Edges;
 use crate::liveness::{Lifetime, lifetimes};
 use crate::loops::Loop;
+use crate::spill::Spill;
 use serde::{Deserialize, Serialize};
 use trn3_isa::{Finding, Instruction, RecordOptions, Tables};
 use trn3_mem::{Pattern, TensorId, TensorInfo};
@@ -130,6 +131,8 @@ pub struct Program {
     pub edges: Edges,
     /// Dynamic loops, by number.
     pub loops: Vec<Loop>,
+    /// Tensors that had no room in SBUF all the time.
+    pub spills: Vec<Spill>,
     /// What the second core of a logical core runs.
     pub peer: Option<Box<Peer>>,
 }

@@ -7,7 +7,9 @@ use trn3_mem::Space;
 use trn3_program::Program;
 use trn3_sim::Picos;
 use trn3_spec::Target;
-use trn3_system::{Block, CriticalPath, Curve, LineUse, Resident, Segment, SizeClass, Timeline, engine_names};
+use trn3_system::{
+    Block, CriticalPath, Curve, LineUse, Resident, Segment, SizeClass, SpillUse, Timeline, engine_names,
+};
 
 /// `(file, line)` of an instruction's line number.
 fn place(program: &Program, line: u32) -> (String, u32) {
@@ -26,6 +28,32 @@ fn columns<'py, const N: usize>(
         dict.set_item(name, column)?;
     }
     Ok(dict)
+}
+
+/// `{figure: value}` of each spilled tensor, the one with most time on the critical path first.
+pub(crate) fn spills<'py>(py: Python<'py>, program: &Program, uses: &[SpillUse]) -> PyResult<Bound<'py, PyList>> {
+    let mut rows: Vec<_> = program.spills.iter().zip(uses).collect();
+    rows.sort_by_key(|(spill, found)| (std::cmp::Reverse((found.critical, found.bytes)), spill.tensor));
+    let list = PyList::empty(py);
+    for (spill, found) in rows {
+        let info = &program.tensors[spill.tensor.index()];
+        let (declared, needed) = (place(program, info.line), place(program, spill.needed_by));
+        let row = PyDict::new(py);
+        row.set_item("name", &info.name)?;
+        row.set_item("shape", info.shape.to_vec())?;
+        row.set_item("dtype", info.dtype.name())?;
+        row.set_item("file", declared.0)?;
+        row.set_item("line", declared.1)?;
+        row.set_item("needed_file", needed.0)?;
+        row.set_item("needed_line", needed.1)?;
+        row.set_item("stores", found.stores)?;
+        row.set_item("reloads", found.reloads)?;
+        row.set_item("bytes", found.bytes)?;
+        row.set_item("in_flight_ps", found.in_flight.0)?;
+        row.set_item("critical_ps", found.critical.0)?;
+        list.append(row)?;
+    }
+    Ok(list)
 }
 
 /// `(file, line, {figure: value})` of each source line, the longest in flight first.

@@ -296,6 +296,29 @@ impl Program {
         Ok(list)
     }
 
+    /// First and last instruction of each tensor of a core; None for those that no instruction touches.
+    #[pyo3(signature = (core = 0))]
+    fn lifetimes(&self, core: usize) -> PyResult<Vec<Option<(u32, u32)>>> {
+        let lives = self.core(core)?.lifetimes();
+        Ok(lives.into_iter().map(|life| life.map(|life| (life.first, life.last))).collect())
+    }
+
+    /// ``(tensor, bytes, file, line, file and line that needed the room, stores, reloads)`` of each tensor of a core that
+    /// had no room in SBUF all the time.
+    #[pyo3(signature = (core = 0))]
+    fn spills<'py>(&self, py: Python<'py>, core: usize) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        let program = self.core(core)?;
+        for spill in &program.spills {
+            let info = &program.tensors[spill.tensor.index()];
+            let place = |line| program.location(line).unwrap_or(("<unknown>", 0));
+            let (stores, reloads) = (spill.stores.len(), spill.reloads.len());
+            let (declared, needed) = (place(info.line), place(spill.needed_by));
+            list.append((info.name.as_str(), info.bytes(), declared.0, declared.1, needed, stores, reloads))?;
+        }
+        Ok(list)
+    }
+
     /// Computes the values: ``inputs`` are read (and written, where the kernel does), ``outputs`` are filled.
     ///
     /// Returns the findings of the run, and how often the dynamic loops of each core went round.

@@ -344,7 +344,7 @@ fn address_of(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<(i64, i64)> 
 #[pymethods]
 impl Recorder {
     #[new]
-    #[pyo3(signature = (kernel, table, checks = "lenient", nki_version = 6, eager = false, seed = 0, stochastic_rounding = false, uninitialized = "poison", cores = 1))]
+    #[pyo3(signature = (kernel, table, checks = "lenient", nki_version = 6, eager = false, seed = 0, stochastic_rounding = false, uninitialized = "poison", spill = "hbm", cores = 1))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         kernel: &str,
@@ -355,6 +355,7 @@ impl Recorder {
         seed: u64,
         stochastic_rounding: bool,
         uninitialized: &str,
+        spill: &str,
         cores: u8,
     ) -> PyResult<Recorder> {
         let checks = Strictness::from_name(checks).ok_or_else(|| {
@@ -363,7 +364,12 @@ impl Recorder {
         let uninitialized = Uninitialized::from_name(uninitialized).ok_or_else(|| {
             PyValueError::new_err(format!("uninitialized: '{uninitialized}' is none of poison, simulator, stop"))
         })?;
-        let options = RecordOptions { checks, nki_version, uninitialized, cores };
+        let spills = match spill {
+            "hbm" => true,
+            "error" => false,
+            _ => return Err(PyValueError::new_err(format!("spill: '{spill}' is none of hbm, error"))),
+        };
+        let options = RecordOptions { checks, nki_version, uninitialized, cores, spills };
         let builder = Builder::new(kernel, Target::from_table(&table.get().table), options);
         let inner = Inner {
             builder: Some(builder),
@@ -401,6 +407,7 @@ impl Recorder {
     }
 
     /// Declares a tensor.
+    #[pyo3(signature = (shape, dtype, buffer, name, address = None))]
     fn tensor(
         slf: &Bound<'_, Self>,
         shape: &Bound<'_, PyAny>,

@@ -259,6 +259,11 @@ impl Timeline {
         analysis::blocks(py, self.program(), &self.timeline, limit)
     }
 
+    /// ``{figure: value}`` of each spilled tensor, the one with most time on the critical path first.
+    fn spills<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        analysis::spills(py, self.program(), &self.timeline.spills(self.program(), self.path()))
+    }
+
     /// ``(label, instructions, first issue, last end)`` of the instructions of each label, in picoseconds, in the order
     /// of their ends.
     fn labels(&self) -> Vec<(String, u64, u64, u64)> {

@@ -66,6 +66,7 @@ const main = document.getElementById("page");
 const rebuild = () => {
   const slot = (name, ...parts) => main.querySelector(`[data-slot=${name}]`).replaceChildren(...parts.filter(Boolean));
   slot("headline", headline());
+  slot("spills", spills());
   slot("work", engines(), criticalPath());
   slot("movement", roofline(), histogram());
 };
@@ -73,7 +74,7 @@ const rebuild = () => {
 document.documentElement.dataset.theme = dark.matches ? "dark" : "light";
 readColours();
 header();
-main.append(h("div", { "data-slot": "headline" }), findings() ?? "", timeline(), h("div.two", { "data-slot": "work" }), source(), memories(), h("div.two", { "data-slot": "movement" }), assumptions());
+main.append(h("div", { "data-slot": "headline" }), findings() ?? "", h("div", { "data-slot": "spills" }), timeline(), h("div.two", { "data-slot": "work" }), source(), memories(), h("div.two", { "data-slot": "movement" }), assumptions());
 rebuild();
 document.getElementById("foot").append(`${data.figures.schema}. Times follow from the hardware table ${data.figures.target}; trn3 spec lists each constant with its source and status.`);
 

@@ -74,6 +74,25 @@ const criticalPath = () => {
     }));
 };
 
+const spills = () => {
+  const { spills, total_s: total } = state.core.figures;
+  if (!spills.length) return null;
+  const bytes = spills.reduce((sum, s) => sum + s.bytes, 0), critical = spills.reduce((sum, s) => sum + s.critical_s, 0);
+  return h("section", { id: "spills" }, h("div.title", h("h2", "Spilled"), h("span.hint", `SBUF had no room: ${size(bytes)} went to HBM and back, ${percent(critical / total)} of the critical path`)),
+    table({
+      columns: [
+        { name: "tensor", cell: s => h("td", h("span.mono", s.name), " ", h("span.soft", `${s.shape.join(" x ")} ${s.dtype}`)), value: s => s.name },
+        { name: "stores", number: true, cell: s => h("td.num", count(s.stores)), value: s => s.stores },
+        { name: "reloads", number: true, cell: s => h("td.num", count(s.reloads)), value: s => s.reloads },
+        { name: "bytes", number: true, cell: s => h("td.num", size(s.bytes)), value: s => s.bytes },
+        { name: "critical", number: true, cell: s => h("td.num", percent(s.critical_s / total)), value: s => s.critical_s },
+        { name: "declared", cell: s => h("td.mono.soft", placeLink(s.place)) },
+        { name: "room needed by", cell: s => h("td.mono.soft", placeLink(s.needed_place)) },
+      ],
+      rows: spills, shown: 8, place: s => s.place,
+    }));
+};
+
 const findings = () => {
   const { findings } = data.figures;
   if (!findings.length) return null;
