@@ -139,11 +139,13 @@ def test_more_sentences_than_a_launch_takes_are_run_in_several(tmp_path, monkeyp
 
 
 @packaged
-def test_traces_are_written(figures):
+def test_traces_and_pages_are_written(figures):
     for result in figures[0]["formats"]:
         assert result["trace"].endswith(f"demo-{result['format']}.perfetto-trace")
         with open(result["trace"], "rb") as file:
             assert len(file.read()) > 1000
+        with open(result["page"], encoding="utf-8") as file:
+            assert file.read().startswith("<!doctype html>")
 
 
 @packaged

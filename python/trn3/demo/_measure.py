@@ -159,7 +159,7 @@ class _Measurement:
         self.sentences: npt.NDArray[Any]
         self._squares = np.zeros((1 + len(model.layers), 2))
         self._reports: list[Report] = []
-        self._trace = ""
+        self._trace = self._page = ""
 
     def run(self, options: RunOptions, progress: Progress) -> None:
         """Run the encoder on all sentences, as many a launch as fit."""
@@ -207,15 +207,20 @@ class _Measurement:
         return np.array([(np.square(found - true).sum(), np.square(true).sum()) for found, true in pairs])
 
     def write_trace(self, directory: Path) -> None:
-        """Write the trace of the first launch."""
-        path = directory / f"demo-{self.name}.perfetto-trace"
+        """Write trace and page of the first launch."""
+        path, page = (directory / f"demo-{self.name}.{ending}" for ending in ("perfetto-trace", "html"))
         start = time.perf_counter()
-        try:
-            self._reports[0].write_perfetto(path)
-        except OSError as error:
-            raise unwritable(path, error) from None
+        for target, write in ((path, self._reports[0].write_perfetto), (page, self._write_page)):
+            try:
+                write(target)
+            except OSError as error:
+                raise unwritable(target, error) from None
         self.timing_s += time.perf_counter() - start
-        self._trace = str(path)
+        self._trace, self._page = str(path), str(page)
+
+    def _write_page(self, path: Path) -> None:
+        # Which assumed constants count is asked of a kernel, not of a demonstration: it would take longer than the rest.
+        self._reports[0].write_html(path, sensitivity=False)
 
     def figures(self) -> dict[str, Any]:
         """Return the figures as plain data."""
@@ -251,6 +256,7 @@ class _Measurement:
             "run_s": sum(finished.run_s for finished in self.runs),
             "timing_s": self.timing_s,
             "trace": self._trace,
+            "page": self._page,
             "report": self._reports[0].to_dict(),
         }
 

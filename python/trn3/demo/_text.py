@@ -35,8 +35,9 @@ def print_figures(figures: dict[str, Any]) -> None:
     print(
         f"\nHost time {figures['host_s']:.1f} s, {figures['host']['reference_s']:.1f} s of it NumPy in float32."
         " MFU counts BF16 equivalents: an FP32 product\nis 4, an MXFP8 product 1/4; the published peak is the core's"
-        " share of the chip's. Scores and values of attention are\nBF16 beside MXFP8. https://ui.perfetto.dev opens"
-        f" {', '.join(result['trace'] for result in figures['formats'])}"
+        " share of the chip's. Scores and values of attention are\nBF16 beside MXFP8. Profiles:"
+        f" {', '.join(result['page'] for result in figures['formats'])}; https://ui.perfetto.dev opens the"
+        "\n.perfetto-trace files beside them."
     )
 
 
