@@ -219,7 +219,7 @@ class _Measurement:
         self._trace, self._page = str(path), str(page)
 
     def _write_page(self, path: Path) -> None:
-        # Which assumed constants count is asked of a kernel, not of a demonstration: it would take longer than the rest.
+        # Which assumed constants count is asked of a kernel: here it would take longer than all the rest.
         self._reports[0].write_html(path, sensitivity=False)
 
     def figures(self) -> dict[str, Any]:
