@@ -176,7 +176,7 @@ def microscaling(folder: pathlib.Path) -> Iterator[Figure]:
         with trn3.nki._kernel.observed(runs.append), contextlib.redirect_stdout(io.StringIO()):
             call()
         last = runs[-1]
-        report = trn3.Report(last.program, trn3.Chip(last.target).table, last.turns)
+        report = trn3.Report(last.program, last.table, last.turns)
         rules = ", ".join(sorted({found["rule"] for found in last.findings}))
         yield Figure(last.program.kernel, name, compared[-1], limit, report.total_s * 1e6, rules)
 
