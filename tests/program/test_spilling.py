@@ -98,10 +98,13 @@ def test_what_one_instruction_needs_must_fit():
     assert raised.value.rule == "capacity.sbuf"
 
 
-def test_a_tile_is_stored_once_if_it_does_not_change():
+@pytest.mark.parametrize(("changed", "stored"), [(True, 1), (False, 0)])
+def test_a_tile_is_stored_once_if_it_does_not_change_and_not_at_all_if_it_was_loaded(changed, stored):
     def kernel(x):
         kept = nl.ndarray((128, 1024), nl.float32, name="kept")
         nisa.dma_copy(kept, x)
+        if changed:
+            nisa.tensor_scalar(kept, kept, nl.multiply, 1.0)
         total = nl.zeros((128, 512), nl.float32)
         for at in range(4):
             others = [nl.ndarray((128, 512), nl.float32) for _ in range(2)]
@@ -114,7 +117,23 @@ def test_a_tile_is_stored_once_if_it_does_not_change():
     found = run(kernel, np.ones((128, 1024), np.float32))
     np.testing.assert_array_equal(found.result, np.full((128, 512), 3, np.float32))
     ((name, _, _, _, _, stores, reloads),) = found.program.spills()
-    assert (name, stores, reloads) == ("kept", 1, 4)
+    assert (name, stores, reloads) == ("kept", stored, 4)
+
+
+def test_a_tile_is_not_loaded_again_from_what_was_written_since():
+    def kernel(x):
+        source = nl.ndarray((128, 1024), nl.float32, buffer=nl.private_hbm)
+        nisa.dma_copy(source, x)
+        kept = nl.ndarray((128, 1024), nl.float32, name="kept")
+        nisa.dma_copy(kept, source)
+        big = nl.ndarray((128, 1536), nl.float32)
+        nisa.memset(big, 0.0)
+        nisa.dma_copy(source, big[:, :1024])
+        return read_back(kept)
+
+    found = run(kernel, np.ones((128, 1024), np.float32))
+    assert (found.result == 1).all()
+    assert [row[5:] for row in found.program.spills()] == [(1, 1)]
 
 
 def test_what_is_overwritten_next_is_neither_stored_nor_loaded():
@@ -140,6 +159,7 @@ def test_what_a_loop_uses_stays_while_it_runs():
     def kernel(x):
         before = nl.ndarray((128, 1024), nl.float32, name="before")
         nisa.dma_copy(before, x)
+        nisa.tensor_scalar(before, before, nl.multiply, 1.0)
         total = nl.zeros((128, 512), nl.float32)
         for _ in nl.dynamic_range(3):
             a, b = nl.ndarray((128, 512), nl.float32), nl.ndarray((128, 256), nl.float32)

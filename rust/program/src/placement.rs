@@ -1,7 +1,8 @@
 //! Addresses in SBUF, PSUM and HBM, and the host slabs behind them.
 //!
 //! On chip, tensors are placed in the order of their first use. A cursor goes round the memory, so that an address is
-//! used again as late as the capacity allows: reuse creates waits. Host slabs are used again as early as possible
+//! used again as late as the capacity allows: reuse creates waits. Where that leaves gaps too small for a tensor, all are
+//! placed again, each in the smallest gap that holds it. Host slabs are used again as early as possible
 //! instead, to stay in the host's caches; that has no effect on anything a user sees. Addresses of the user's own are kept,
 //! and the others go where no such tensor lives at the same time.
 
@@ -17,11 +18,21 @@ use trn3_spec::Target;
 pub(crate) struct Region {
     capacity: u64,
     align: u64,
+    fit: Fit,
     cursor: u64,
     /// Live pieces: start to (size, last use, tensor).
     live: BTreeMap<u64, (u64, u32, usize)>,
     ends: BTreeMap<(u32, u64), ()>,
     addressed: Vec<Addressed>,
+}
+
+/// Which of the gaps that hold a tensor it gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// The first from where the last tensor ended: reuse is late.
+    Next,
+    /// The smallest: little is lost between tensors.
+    Best,
 }
 
 /// A tensor at an address of the user's own.
@@ -32,17 +43,23 @@ struct Addressed {
 }
 
 impl Region {
-    fn new(capacity: u64, align: u64) -> Region {
+    fn new(capacity: u64, align: u64, fit: Fit) -> Region {
         let (live, ends) = (BTreeMap::new(), BTreeMap::new());
-        Region { capacity, align: align.max(1), cursor: 0, live, ends, addressed: Vec::new() }
+        Region { capacity, align: align.max(1), fit, cursor: 0, live, ends, addressed: Vec::new() }
     }
 
     /// A memory of the core, empty but for the tensors at addresses of the user's own.
-    pub(crate) fn of(target: &Target, space: Space, tensors: &[TensorInfo], lives: &[Option<Lifetime>]) -> Region {
+    pub(crate) fn of(
+        target: &Target,
+        space: Space,
+        fit: Fit,
+        tensors: &[TensorInfo],
+        lives: &[Option<Lifetime>],
+    ) -> Region {
         let psum = &target.core.psum;
         let mut region = match space {
-            Space::Psum => Region::new(psum.partition_bytes(), psum.bank_bytes),
-            _ => Region::new(target.core.sbuf.usable_bytes(), SBUF_ALIGN_BYTES),
+            Space::Psum => Region::new(psum.partition_bytes(), psum.bank_bytes, fit),
+            _ => Region::new(target.core.sbuf.usable_bytes(), SBUF_ALIGN_BYTES, fit),
         };
         for (info, life) in tensors.iter().zip(lives).filter(|(info, _)| info.space == space) {
             if let (Some((_, byte)), &Some(life)) = (info.address, life) {
@@ -105,10 +122,23 @@ impl Region {
         bytes.div_ceil(self.align) * self.align
     }
 
-    /// A gap from the cursor on, or from the beginning.
+    /// A gap that holds a tensor.
     pub(crate) fn find(&self, bytes: u64, life: Lifetime) -> Option<u64> {
-        let gap = |from| self.gap(from, self.capacity, self.rounded(bytes), life);
-        gap(self.cursor).or_else(|| gap(0))
+        let size = self.rounded(bytes);
+        let gap = |from| self.gap(from, self.capacity, size, life);
+        match self.fit {
+            Fit::Next => gap(self.cursor).or_else(|| gap(0)),
+            Fit::Best => {
+                let mut best: Option<(u64, u64)> = None;
+                let mut from = 0;
+                while let Some(at) = gap(from) {
+                    let end = self.live.range(at..).next().map_or(self.capacity, |(&start, _)| start);
+                    best = best.min(Some((end - at, at))).or(Some((end - at, at)));
+                    from = end.max(at + size);
+                }
+                best.map(|(_, at)| at)
+            }
+        }
     }
 
     /// Puts a tensor at an address, until it is freed.
@@ -187,10 +217,23 @@ pub(crate) fn place(
     planned: &[Option<u64>],
     cores: u8,
 ) -> Result<(Vec<Place>, Vec<u64>), Box<Finding>> {
+    let placed = |fit| place_by(target, fit, tensors, lives, is_output, planned, cores);
+    placed(Fit::Next).or_else(|_| placed(Fit::Best))
+}
+
+fn place_by(
+    target: &Target,
+    fit: Fit,
+    tensors: &[TensorInfo],
+    lives: &[Option<Lifetime>],
+    is_output: &[bool],
+    planned: &[Option<u64>],
+    cores: u8,
+) -> Result<(Vec<Place>, Vec<u64>), Box<Finding>> {
     let mut order: Vec<usize> = (0..tensors.len()).collect();
     order.sort_by_key(|&id| (lives[id].map_or(u32::MAX, |life| life.first), id));
-    let mut sbuf_region = Region::of(target, Space::Sbuf, tensors, lives);
-    let mut psum_region = Region::of(target, Space::Psum, tensors, lives);
+    let mut sbuf_region = Region::of(target, Space::Sbuf, fit, tensors, lives);
+    let mut psum_region = Region::of(target, Space::Psum, fit, tensors, lives);
     let mut slabs = Slabs::default();
     let mut places = vec![Place { address: 0, slab: 0 }; tensors.len()];
     let mut hbm_address = 0u64;
@@ -258,7 +301,7 @@ fn over_capacity(
 
 #[cfg(test)]
 mod tests {
-    use super::{Lifetime, Region};
+    use super::{Fit, Lifetime, Region};
 
     fn life(first: u32, last: u32) -> Lifetime {
         Lifetime { first, last }
@@ -266,7 +309,7 @@ mod tests {
 
     #[test]
     fn addresses_are_reused_as_late_as_possible() {
-        let mut region = Region::new(400, 100);
+        let mut region = Region::new(400, 100, Fit::Next);
         assert_eq!(region.place(100, life(0, 1), 0), Some(0));
         assert_eq!(region.place(100, life(2, 3), 1), Some(100));
         assert_eq!(region.place(100, life(4, 5), 2), Some(200));
@@ -276,11 +319,25 @@ mod tests {
 
     #[test]
     fn a_full_region_refuses_and_a_gap_is_found() {
-        let mut region = Region::new(300, 100);
+        let mut region = Region::new(300, 100, Fit::Next);
         assert_eq!(region.place(100, life(0, 9), 0), Some(0));
         assert_eq!(region.place(100, life(0, 2), 1), Some(100));
         assert_eq!(region.place(100, life(0, 9), 2), Some(200));
         assert_eq!(region.place(1, life(1, 1), 3), None);
         assert_eq!(region.place(100, life(3, 3), 4), Some(100));
+    }
+
+    #[test]
+    fn the_best_gap_is_the_smallest_that_holds_the_tensor() {
+        let mut region = Region::new(1000, 100, Fit::Best);
+        for (tensor, (size, last)) in [(300, 1), (100, 9), (200, 1), (100, 9)].into_iter().enumerate() {
+            assert!(region.place(size, life(0, last), tensor).is_some());
+        }
+        // Gaps of 300 at 0, of 200 at 400, and of 300 at 700.
+        assert_eq!(region.place(200, life(2, 9), 4), Some(400));
+        assert_eq!(region.place(200, life(2, 9), 5), Some(0));
+        assert_eq!(region.place(100, life(2, 9), 6), Some(200));
+        assert_eq!(region.place(300, life(2, 9), 7), Some(700));
+        assert_eq!(region.place(100, life(2, 9), 8), None);
     }
 }

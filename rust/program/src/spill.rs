@@ -1,8 +1,9 @@
 //! SBUF over capacity: which tensors wait in HBM, and when.
 //!
 //! The plan walks through the program with SBUF as it fills. A tensor that finds no gap takes the place of those that are
-//! used again last (Belady's choice); these are stored after their last use, unless HBM has them already, and loaded
-//! again, at an address of their own, before their next. A tensor that is overwritten before it is read again is neither
+//! used again last (Belady's choice); these are stored after their last use, unless HBM has their values already (they were
+//! loaded from a tensor that nothing writes, or stored before), and loaded
+//! again, at an address of their own, some instructions before their next, so that the way from HBM is hidden. A tensor that is overwritten before it is read again is neither
 //! stored nor loaded. What a dynamic loop touches stays for as long as the outermost loop runs.
 
 use crate::area::Area;
@@ -11,7 +12,7 @@ use crate::loops::Loop;
 use crate::placement::Region;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trn3_isa::{Instruction, Rows, Tables};
+use trn3_isa::{Instruction, Opcode, Rows, Tables};
 use trn3_mem::{Space, TensorId};
 
 /// A tensor that had no room in SBUF all the time.
@@ -19,14 +20,29 @@ use trn3_mem::{Space, TensorId};
 pub struct Spill {
     /// The tensor as it was declared.
     pub tensor: TensorId,
-    /// Where it waits in HBM.
-    pub slot: TensorId,
+    /// Where it waits in HBM; none if all that it holds came from there.
+    pub slot: Option<TensorId>,
     /// Transfers to HBM, by instruction.
     pub stores: Vec<u32>,
     /// Transfers from HBM, by instruction.
     pub reloads: Vec<u32>,
     /// The line whose instruction needed the room first.
     pub needed_by: u32,
+}
+
+impl Default for Spill {
+    fn default() -> Self {
+        Spill { tensor: TensorId::NONE, slot: None, stores: Vec::new(), reloads: Vec::new(), needed_by: 0 }
+    }
+}
+
+/// Where HBM has the values of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// In the tensor's slot.
+    Slot,
+    /// Where that instruction loaded them from.
+    Load(u32),
 }
 
 /// A tensor's stay in SBUF.
@@ -38,8 +54,8 @@ pub(crate) struct Stay {
     pub(crate) address: u64,
     /// The first instruction that it is for.
     pub(crate) from: u32,
-    /// Whether it is loaded before that.
-    pub(crate) reloaded: bool,
+    /// What is loaded before that, if it is.
+    pub(crate) reload: Option<Source>,
     /// The instruction after which it is stored, if it is.
     pub(crate) stored_after: Option<u32>,
     /// The instruction that needed the room, if it had to leave.
@@ -53,7 +69,12 @@ pub(crate) struct TooMuch {
     pub(crate) tensor: usize,
 }
 
+/// Points by which a tensor is loaded before it is used, if there is room: about the latency of a transfer in instructions
+/// of a fraction of a microsecond (the recorder's own choice).
+const AHEAD: usize = 24;
+
 /// Instructions between which nothing can be stored or loaded: one, or a whole dynamic loop.
+#[derive(Clone, Copy)]
 struct Point {
     first: u32,
     last: u32,
@@ -70,8 +91,8 @@ struct State {
     stay: Option<usize>,
     /// Whether it has been in SBUF.
     began: bool,
-    /// Whether HBM holds what it holds.
-    stored: bool,
+    /// Where HBM holds what it holds.
+    source: Option<Source>,
     /// Whether its next use overwrites it.
     dead: bool,
     /// The last instruction that used it.
@@ -91,6 +112,8 @@ struct Planner<'a> {
     states: Vec<State>,
     lives: &'a [Option<Lifetime>],
     region: Region,
+    /// For each tensor, whether some instruction writes it.
+    written: Vec<bool>,
     /// Tensors that are in SBUF, by address.
     residents: BTreeMap<u64, usize>,
     stays: Vec<Stay>,
@@ -127,8 +150,12 @@ pub(crate) fn plan(
             }
         }
     }
+    let mut written = vec![false; tables.tensors.len()];
+    for operand in instructions.iter().flat_map(|each| each.written_operands()).filter(|operand| operand.is_some()) {
+        written[operand.tensor.index()] = true;
+    }
     let (residents, stays) = (BTreeMap::new(), Vec::new());
-    let mut planner = Planner { tables, instructions, points, states, lives, region, residents, stays };
+    let mut planner = Planner { tables, instructions, points, states, lives, region, written, residents, stays };
     for number in 0..planner.points.len() {
         planner.visit(number)?;
     }
@@ -152,6 +179,7 @@ impl Planner<'_> {
             self.instructions[range.clone()].iter().flat_map(|each| placed(each, self.tables)).collect();
         used.sort_unstable();
         used.dedup();
+        self.fetch_ahead(number);
         if self.enter_all(number, &used).is_err() {
             // What is used here stands in its own way: everything moves.
             for &tensor in &used {
@@ -163,8 +191,12 @@ impl Planner<'_> {
         }
         for instruction in &self.instructions[range] {
             for operand in instruction.written_operands().filter(|operand| operand.is_some()) {
-                self.states[operand.tensor.index()].stored = false;
+                self.states[operand.tensor.index()].source = None;
             }
+        }
+        if first == last && self.is_load(first) {
+            let tensor = self.instructions[first as usize].operands[0].tensor.index();
+            self.states[tensor].source = Some(Source::Load(first));
         }
         for &tensor in &used {
             let state = &mut self.states[tensor];
@@ -178,6 +210,22 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Loads what a later point uses, where it takes the place of what is used later still.
+    fn fetch_ahead(&mut self, number: usize) {
+        let Some(&Point { first, last }) = self.points.get(number + AHEAD) else { return };
+        let instructions = &self.instructions[first as usize..=last as usize];
+        let mut wanted: Vec<usize> = instructions.iter().flat_map(|each| placed(each, self.tables)).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        for tensor in wanted {
+            let state = &self.states[tensor];
+            if state.stay.is_none() && state.began && !state.dead && state.next_use() as usize >= number {
+                // Where there is no room yet, it is loaded when it is used.
+                let _ = self.enter(tensor, number, number + AHEAD);
+            }
+        }
+    }
+
     /// Brings what a point uses into SBUF, all or none of it: the largest first, so that the others fit into what it
     /// leaves.
     fn enter_all(&mut self, number: usize, used: &[usize]) -> Result<(), TooMuch> {
@@ -187,7 +235,7 @@ impl Planner<'_> {
         let mut entered = Vec::new();
         for tensor in missing {
             let before = (self.states[tensor].began, self.states[tensor].dead);
-            if let Err(too_much) = self.enter(tensor, number, used) {
+            if let Err(too_much) = self.enter(tensor, number, number) {
                 for (tensor, (began, dead)) in entered.into_iter().rev() {
                     let state: &mut State = &mut self.states[tensor];
                     (state.began, state.dead, state.stay) = (began, dead, None);
@@ -201,8 +249,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Brings a tensor into SBUF for a point.
-    fn enter(&mut self, tensor: usize, number: usize, used: &[usize]) -> Result<(), TooMuch> {
+    /// Brings a tensor into SBUF at a point, in place of tensors that are used after `horizon` only.
+    fn enter(&mut self, tensor: usize, number: usize, horizon: usize) -> Result<(), TooMuch> {
         let first = self.points[number].first;
         let last = self.lives[tensor].map_or(first, |life| life.last);
         let life = Lifetime { first, last };
@@ -210,7 +258,7 @@ impl Planner<'_> {
         let address = match self.region.find(bytes, life) {
             Some(address) => address,
             None => {
-                let address = self.best_place(bytes, life, used).ok_or(TooMuch { tensor })?;
+                let address = self.best_place(bytes, life, horizon).ok_or(TooMuch { tensor })?;
                 let end = address + self.region.rounded(bytes);
                 let in_the_way: Vec<usize> =
                     self.region.within(address, end).map(|start| self.residents[&start]).collect();
@@ -223,14 +271,14 @@ impl Planner<'_> {
         self.region.occupy(address, bytes, life, tensor);
         self.residents.insert(address, tensor);
         let state = &mut self.states[tensor];
-        let reloaded = state.began && !state.dead;
+        let reload = state.source.filter(|_| state.began && !state.dead);
         (state.began, state.dead, state.stay) = (true, false, Some(self.stays.len()));
-        self.stays.push(Stay { tensor, address, from: first, reloaded, stored_after: None, needed_by: None });
+        self.stays.push(Stay { tensor, address, from: first, reload, stored_after: None, needed_by: None });
         Ok(())
     }
 
     /// Where the tensors that are in the way are used again last, and of equal places where least must be stored.
-    fn best_place(&self, bytes: u64, life: Lifetime, used: &[usize]) -> Option<u64> {
+    fn best_place(&self, bytes: u64, life: Lifetime, horizon: usize) -> Option<u64> {
         let size = self.region.rounded(bytes);
         let mut best: Option<(u32, std::cmp::Reverse<u64>, std::cmp::Reverse<u64>)> = None;
         for start in self.region.starts(size, life) {
@@ -238,8 +286,8 @@ impl Planner<'_> {
             for address in self.region.within(start, start + size) {
                 let tensor = self.residents[&address];
                 let state = &self.states[tensor];
-                soonest = if used.binary_search(&tensor).is_ok() { 0 } else { soonest.min(state.next_use()) };
-                if !state.stored && !self.is_dead(tensor) {
+                soonest = if state.next_use() as usize <= horizon { 0 } else { soonest.min(state.next_use()) };
+                if state.source.is_none() && !self.is_dead(tensor) {
                     stored += self.tables.tensors[tensor].bytes();
                 }
                 if soonest == 0 {
@@ -258,9 +306,9 @@ impl Planner<'_> {
         let state = &mut self.states[tensor];
         let stay = state.stay.take().expect("only what is in SBUF is in the way");
         self.stays[stay].needed_by = Some(needed_by);
-        if !dead && !state.stored {
+        if !dead && state.source.is_none() {
             self.stays[stay].stored_after = Some(state.last_use);
-            state.stored = true;
+            state.source = Some(Source::Slot);
         }
         state.dead = dead;
         self.leave(stay);
@@ -270,6 +318,26 @@ impl Planner<'_> {
         let address = self.stays[stay].address;
         self.region.free(address);
         self.residents.remove(&address);
+    }
+
+    /// Whether an instruction loads the whole of a tensor from one in HBM that nothing writes, as it is there.
+    fn is_load(&self, at: u32) -> bool {
+        let instruction = &self.instructions[at as usize];
+        let [dst, src, ..] = &instruction.operands;
+        if instruction.opcode != Opcode::DmaCopy || instruction.dynamic != 0 || instruction.reads >> 1 & 1 == 0 {
+            return false;
+        }
+        let others = instruction.operands[2..].iter().any(|operand| operand.is_some());
+        let (to, from) = (self.tables.tensor(dst), self.tables.tensor(src));
+        let whole = Area::of(dst, self.tables) == (Area::all(to), true);
+        !others
+            && instruction.reads & 1 == 0
+            && whole
+            && to.space == Space::Sbuf
+            && to.address.is_none()
+            && !from.space.is_on_chip()
+            && !self.written[src.tensor.index()]
+            && self.tables.pattern(dst).dtype == self.tables.pattern(src).dtype
     }
 
     /// Whether the next use of a tensor overwrites all of it without reading it.

@@ -3,8 +3,8 @@
 use super::Builder;
 use crate::liveness::Lifetime;
 use crate::loops::Loop;
-use crate::placement::Region;
-use crate::spill::{self, Spill, Stay};
+use crate::placement::{Fit, Region};
+use crate::spill::{self, Source, Spill, Stay};
 use std::collections::BTreeMap;
 use trn3_isa::{Argument, Arguments, Context, Instruction, Opcode};
 use trn3_mem::{Role, Space, TensorId, TensorInfo};
@@ -26,7 +26,7 @@ impl Builder {
         lives: &[Option<Lifetime>],
         spills: &mut Vec<Spill>,
     ) -> Option<Vec<Option<u64>>> {
-        let region = Region::of(&self.target, Space::Sbuf, &self.tensors, lives);
+        let region = Region::of(&self.target, Space::Sbuf, Fit::Best, &self.tensors, lives);
         let stays = spill::plan(&self.tables(), &self.instructions, loops, lives, region).ok()?;
         let mut planned = vec![None; self.tensors.len()];
         let mut slots: BTreeMap<usize, TensorId> = BTreeMap::new();
@@ -35,9 +35,14 @@ impl Builder {
         let (mut before, mut after): (BTreeMap<u32, Vec<Move>>, BTreeMap<u32, Vec<Move>>) = Default::default();
         for stay in &stays {
             let held = self.version(stay, &mut planned, &mut versions);
-            if stay.reloaded {
-                let slot = self.slot(stay, &mut slots);
-                let instruction = self.transfer(held, slot, "reload");
+            if let Some(source) = stay.reload {
+                let instruction = match source {
+                    Source::Slot => {
+                        let slot = self.slot(stay, &mut slots);
+                        self.transfer(held, slot, "reload")
+                    }
+                    Source::Load(at) => self.load_again(held, at),
+                };
                 let each = Move { instruction, tensor: stay.tensor, is_store: false };
                 before.entry(stay.from).or_default().push(each);
             }
@@ -48,18 +53,15 @@ impl Builder {
             }
         }
         let needed_by = |tensor: usize| {
-            let left = stays.iter().find(|stay| stay.tensor == tensor && stay.stored_after.is_some());
+            let left = stays.iter().find(|stay| stay.tensor == tensor && stay.needed_by.is_some());
             left.and_then(|stay| stay.needed_by).map_or(0, |at| self.instructions[at as usize].line)
         };
-        let mut found: BTreeMap<usize, Spill> = slots
-            .iter()
-            .map(|(&tensor, &slot)| {
-                let (stores, reloads) = (Vec::new(), Vec::new());
-                let spill =
-                    Spill { tensor: TensorId(tensor as u32), slot, stores, reloads, needed_by: needed_by(tensor) };
-                (tensor, spill)
-            })
-            .collect();
+        let moved = before.values().chain(after.values()).flatten().map(|each| each.tensor);
+        let mut found: BTreeMap<usize, Spill> = moved.map(|tensor| (tensor, Spill::default())).collect();
+        for (&tensor, spill) in &mut found {
+            let slot = slots.get(&tensor).copied();
+            *spill = Spill { tensor: TensorId(tensor as u32), slot, needed_by: needed_by(tensor), ..Spill::default() };
+        }
         self.weave(loops, before, after, &versions, &mut found);
         planned.resize(self.tensors.len(), None);
         spills.extend(found.into_values());
@@ -124,6 +126,14 @@ impl Builder {
         let mut instruction =
             (definition.build)(&arguments, &mut context).expect("tensors of one shape and type can be copied");
         (instruction.line, instruction.name) = (line, self.label(label));
+        instruction
+    }
+
+    /// The transfer that loaded a tensor at first, for a later stay.
+    fn load_again(&mut self, held: TensorId, at: u32) -> Instruction {
+        let mut instruction = self.instructions[at as usize];
+        instruction.operands[0].tensor = held;
+        (instruction.line, instruction.name) = (self.tensors[held.index()].line, self.label("reload"));
         instruction
     }
 
