@@ -374,6 +374,8 @@ spec_structs! {
     struct GpsimdDmaSpec {
         /// Bandwidth in each direction.
         bandwidth_bytes_per_s: u64,
+        /// Elements a partition of a sendrecv through them, at most.
+        elements_max: u64,
         /// Time before the first byte of a sendrecv through them.
         start_ps: u64,
     }

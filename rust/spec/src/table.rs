@@ -411,6 +411,7 @@ mod tests {
                 "gpsimd.stream.nonzero_cycles_per_element",
                 "gpsimd.stream.rng_cycles_per_element",
                 "gpsimd.dma.bandwidth_bytes_per_s",
+                "gpsimd.dma.elements_max",
                 "gpsimd.dma.start_ns",
                 "psum.bank_conflict_ratio",
                 "semaphore.remote_ns",

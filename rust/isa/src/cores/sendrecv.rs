@@ -85,8 +85,6 @@ const DIRECT_GENERATION: Rule = Rule {
     fix: "use dma_engine.dma",
 };
 
-/// Elements a partition that GpSimdE's own DMA moves at most.
-const DIRECT_ELEMENTS_MAX: u64 = 256;
 const DIRECT: u16 = 1 << 4;
 
 /// Where an exchange sends and from where it gets, and its group.
@@ -119,9 +117,10 @@ fn build(arguments: &Arguments<'_>, context: &mut Context<'_>) -> Result<Instruc
     if direct && !context.target.core.capability.gpsimd_dma {
         return Err(context.lacking(&DIRECT_GENERATION, "dma_engine", Some("is gpsimd_dma".into())));
     }
-    if direct && src.free_size() > DIRECT_ELEMENTS_MAX {
+    let limit = context.target.core.gpsimd.dma.as_ref().map_or(u64::MAX, |dma| dma.elements_max);
+    if direct && src.free_size() > limit {
         let value = format!("has {} elements a partition", src.free_size());
-        return Err(broken(&SIZE, "src", value, format!("limit {DIRECT_ELEMENTS_MAX}")));
+        return Err(broken(&SIZE, "src", value, format!("limit {limit}")));
     }
     let mut instruction = Instruction::new(Opcode::Sendrecv, if direct { Engine::Gpsimd } else { Engine::Sync });
     if direct {
