@@ -25,9 +25,9 @@ def wide(array):
         return array.astype(np.float32).astype(np.float64)
 
 
-def multiply(stationary, moving):
-    """Sum over rows of stationary (K, M) and moving (K, N), row 0 first."""
-    single = stationary.dtype.itemsize == 4
+def multiply(stationary, moving, tf32=False):
+    """Sum over rows of stationary (K, M) and moving (K, N), row 0 first; ``tf32`` says that both are TF32 numbers."""
+    single = stationary.dtype.itemsize == 4 and not tf32
     total = np.float32(0)
     for s, t in zip(wide(stationary), wide(moving), strict=True):
         with np.errstate(all="ignore"):

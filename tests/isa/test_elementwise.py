@@ -36,8 +36,8 @@ ARITHMETIC = {
     "logical_and": lambda x, y: fp32((x != 0) & (y != 0)),
     "logical_or": lambda x, y: fp32((x != 0) | (y != 0)),
     "logical_xor": lambda x, y: fp32((x != 0) ^ (y != 0)),
-    "abs_max": lambda x, y: np.where(np.abs(x) > np.abs(y), x, y),
-    "abs_min": lambda x, y: np.where(np.abs(x) < np.abs(y), x, y),
+    "abs_max": lambda x, y: np.where((np.abs(x) > np.abs(y)) | np.isnan(x), x, y),
+    "abs_min": lambda x, y: np.where((np.abs(x) < np.abs(y)) | np.isnan(x), x, y),
 }
 UNARY = {
     "abs": np.abs,

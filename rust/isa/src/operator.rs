@@ -118,7 +118,7 @@ pub fn same_bits(a: Dtype, b: Dtype) -> bool {
 
 impl Operator {
     /// Whether the result is 1 or 0, whatever the values.
-    pub const fn gives_truth(self) -> bool {
+    const fn gives_truth(self) -> bool {
         matches!(
             self,
             Operator::Equal
@@ -131,6 +131,12 @@ impl Operator {
                 | Operator::LogicalOr
                 | Operator::LogicalXor
         )
+    }
+
+    /// Whether the result of a NaN may be a number.
+    pub const fn hides_nan(self) -> bool {
+        // 1 to any power and anything to the power of 0 are 1.
+        self.gives_truth() || matches!(self, Operator::Power)
     }
 
     /// Whether the hardware has it; others are those of AWS's simulator.
@@ -198,8 +204,9 @@ impl Operator {
             Operator::LogicalOr => truth((x != 0.0) | (y != 0.0)),
             Operator::LogicalXor => truth((x != 0.0) ^ (y != 0.0)),
             Operator::Power => functions::power(x, y),
-            Operator::AbsMax => canonical(if x.abs() > y.abs() { x } else { y }),
-            Operator::AbsMin => canonical(if x.abs() < y.abs() { x } else { y }),
+            // A NaN on the left fails every comparison, and must not be lost.
+            Operator::AbsMax => canonical(if x.abs() > y.abs() || x.is_nan() { x } else { y }),
+            Operator::AbsMin => canonical(if x.abs() < y.abs() || x.is_nan() { x } else { y }),
             Operator::Divide => canonical(x / y),
             Operator::Fmod => canonical(x % y),
             Operator::Mod => modulo(x, y),
@@ -266,6 +273,8 @@ mod tests {
     fn nan_propagates_through_maximum_and_compares_false() {
         assert!(Operator::Maximum.evaluate(f32::NAN, 1.0).is_nan());
         assert!(Operator::Maximum.evaluate(1.0, f32::NAN).is_nan());
+        assert!(Operator::AbsMax.evaluate(f32::NAN, 1.0).is_nan());
+        assert!(Operator::AbsMin.evaluate(1.0, f32::NAN).is_nan());
         assert_eq!(Operator::Less.evaluate(f32::NAN, 1.0), 0.0);
         assert_eq!(Operator::NotEqual.evaluate(f32::NAN, 1.0), 1.0);
         let payload = f32::from_bits(0xFFC1_2345);

@@ -462,7 +462,7 @@ impl Builder {
         }
         self.met |= opcode.is_meeting();
         if definition.kind != Kind::Barrier {
-            self.note_accesses(&before, &instruction);
+            self.note_accesses(&before, &instruction)?;
         }
         self.instructions.extend(before);
         self.instructions.push(instruction);

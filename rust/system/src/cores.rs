@@ -121,7 +121,15 @@ impl Cores {
     /// Both cores have come: checks that it is to the same meeting, and exchanges tiles.
     fn meet(&mut self, at: [usize; 2], program: &Program, peer: &Peer) -> Result<(), (usize, (Violation, u32))> {
         let codes = [program, &peer.program];
-        let instructions = [0, 1].map(|core| &codes[core].instructions[at[core]]);
+        let mut resolved = [0, 1].map(|core: usize| codes[core].instructions[at[core]]);
+        for (core, instruction) in resolved.iter_mut().enumerate() {
+            let registers = &self.interpreters[core].registers;
+            *instruction = trn3_isa::resolve(instruction, &codes[core].tables(), registers).map_err(|violation| {
+                let name = instruction.opcode.definition().name;
+                (core, (violation.in_instruction(name), instruction.line))
+            })?;
+        }
+        let instructions = resolved.each_ref();
         let [a, b] = instructions;
         if a.opcode != b.opcode {
             let violation = deadlock(a, format!("core 1 is at {}", b.opcode.definition().name));

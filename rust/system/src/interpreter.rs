@@ -60,7 +60,7 @@ const WORK_PER_INSTRUCTION: u64 = 1 << 10;
 pub struct Interpreter {
     /// The tensors' bytes.
     pub memory: Memory,
-    registers: Registers,
+    pub(crate) registers: Registers,
     scratch: Scratch,
     /// Instructions that have run.
     executed: usize,

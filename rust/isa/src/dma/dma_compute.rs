@@ -16,7 +16,7 @@ use crate::operator::{Operator, canonical};
 use crate::rules::Rule;
 use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan, no_work};
 use smallvec::SmallVec;
-use trn3_mem::{Geometry, Tile, TileMut, View, Violation};
+use trn3_mem::{Tile, TileMut, View, Violation};
 use trn3_num::Dtype;
 use trn3_spec::Target;
 
@@ -370,20 +370,18 @@ fn add_rows(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), 
     if scatters && instruction.flags & REPEATS == 0 {
         check_unique(machine, &rows)?;
     }
+    // The data are read before anything is written.
     let mut sums = vec![0f32; rows.numbers.len() * count];
-    let mut data = vec![0f32; count];
-    let sum = |machine: &Machine<'_>, position: usize, row: Geometry, data: &mut [f32], out: &mut [f32]| {
-        Tile { bytes: machine.memory.bytes(indirect.tensor), geometry: row }.read_f32(0, out);
-        machine.tile(&dense).read_f32(position * count, data);
-        out.iter_mut().zip(data).for_each(|(sum, value)| *sum = canonical(*sum + *value));
-    };
+    machine.tile(&dense).read_f32(0, &mut sums);
+    let mut named = vec![0f32; count];
     let cast = machine.options.cast;
     // One after the other, or all of them before any is written.
     let at_once = instruction.flags & REPEATS == 0 || !scatters;
     for position in 0..rows.numbers.len() {
         let Some(row) = rows.row(position)? else { continue };
         let out = &mut sums[position * count..(position + 1) * count];
-        sum(machine, position, row.clone(), &mut data, out);
+        Tile { bytes: machine.memory.bytes(indirect.tensor), geometry: row.clone() }.read_f32(0, &mut named);
+        out.iter_mut().zip(&named).for_each(|(sum, value)| *sum = canonical(*value + *sum));
         if !at_once {
             TileMut { bytes: machine.memory.bytes_mut(dst.tensor), geometry: row }.write_f32(0, out, cast);
         }
@@ -402,7 +400,8 @@ fn add_rows(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), 
 
 /// Reports rows that are named twice although the kernel says that none is.
 fn check_unique(machine: &mut Machine<'_>, rows: &RowsByIndex) -> Result<(), Violation> {
-    let mut named: Vec<(u32, usize)> = rows.numbers.iter().copied().zip(0..).collect();
+    let moved = |&(_, position): &(u32, usize)| matches!(rows.row(position), Ok(Some(_)));
+    let mut named: Vec<(u32, usize)> = rows.numbers.iter().copied().zip(0..).filter(moved).collect();
     named.sort_unstable();
     let Some(pair) = named.windows(2).find(|pair| pair[0].0 == pair[1].0) else { return Ok(()) };
     let value = format!("indices {} and {} are both {}", pair[0].1, pair[1].1, pair[0].0 as i32);

@@ -157,23 +157,32 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     let row = rows.row_elements();
     let cast = machine.options.cast;
     let (from, to) = (machine.tables.pattern(&src).dtype, machine.tables.pattern(&dst).dtype);
-    let mut bytes = vec![0u8; row * from.size_bytes()];
-    let mut values = vec![0f32; row];
-    for position in 0..rows.numbers.len() {
-        let Some(one) = rows.row(position)? else { continue };
-        let (read, write) = if gathers { (&one, &other) } else { (&other, &one) };
-        let (read_first, write_first) = if gathers { (0, position * row) } else { (position * row, 0) };
-        let source = trn3_mem::Tile { bytes: machine.memory.bytes(src.tensor), geometry: read.clone() };
-        if from == to {
-            source.read_bytes(read_first, &mut bytes);
-        } else {
-            source.read_f32(read_first, &mut values);
+    let count = rows.numbers.len();
+    // Where both sides are one tensor, everything is read before anything is written.
+    let at_once = if machine.same_slab(&src, &dst) { count } else { 1 };
+    let size = row * from.size_bytes();
+    let mut bytes = vec![0u8; if from == to { at_once * size } else { 0 }];
+    let mut values = vec![0f32; if from == to { 0 } else { at_once * row }];
+    for first in (0..count).step_by(at_once) {
+        for (at, position) in (first..count).take(at_once).enumerate() {
+            let Some(one) = rows.row(position)? else { continue };
+            let (geometry, element) = if gathers { (one, 0) } else { (other.clone(), position * row) };
+            let source = trn3_mem::Tile { bytes: machine.memory.bytes(src.tensor), geometry };
+            if from == to {
+                source.read_bytes(element, &mut bytes[at * size..][..size]);
+            } else {
+                source.read_f32(element, &mut values[at * row..][..row]);
+            }
         }
-        let mut target = trn3_mem::TileMut { bytes: machine.memory.bytes_mut(dst.tensor), geometry: write.clone() };
-        if from == to {
-            target.write_bytes(write_first, &bytes);
-        } else {
-            target.write_f32(write_first, &values, cast);
+        for (at, position) in (first..count).take(at_once).enumerate() {
+            let Some(one) = rows.row(position)? else { continue };
+            let (geometry, element) = if gathers { (other.clone(), position * row) } else { (one, 0) };
+            let mut target = trn3_mem::TileMut { bytes: machine.memory.bytes_mut(dst.tensor), geometry };
+            if from == to {
+                target.write_bytes(element, &bytes[at * size..][..size]);
+            } else {
+                target.write_f32(element, &values[at * row..][..row], cast);
+            }
         }
     }
     Ok(())

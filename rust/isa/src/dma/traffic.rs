@@ -17,17 +17,19 @@ pub(crate) fn transfer(
     sources: &[&Operand],
 ) -> Transfer {
     let elements = tables.geometry(dst).elements() as u64;
-    let chip_side = std::iter::once(&dst).chain(sources).find(|operand| tables.tensor(operand).space.is_on_chip());
+    let is_hbm = |operand: &Operand| !tables.tensor(operand).space.is_on_chip();
+    // Several sources take the way of those in HBM, if there are any.
+    let farthest = *sources.iter().find(|source| is_hbm(source)).unwrap_or(&sources[0]);
+    let chip_side = [dst, farthest].into_iter().find(|operand| !is_hbm(operand));
     let (partitions, partition_start) = chip_side
         .map_or((0, 0), |operand| (tables.pattern(operand).dims[0].count, tables.partition_start(operand) as u32));
     let row = elements / u64::from(partitions.max(1));
     let size = |operand: &Operand| tables.pattern(operand).dtype.size_bytes() as u64;
-    let is_hbm = |operand: &Operand| !tables.tensor(operand).space.is_on_chip();
     let piece = |operand: &Operand| greatest_common_divisor(run_elements(instruction, operand, tables), row);
     let source_piece = sources.iter().map(|source| piece(source)).fold(0, greatest_common_divisor);
     let source_size: u64 = sources.iter().map(|source| size(source)).sum();
     let mut from = Side {
-        space: tables.tensor(sources.iter().find(|source| is_hbm(source)).unwrap_or(&sources[0])).space,
+        space: tables.tensor(farthest).space,
         bytes: elements * source_size,
         piece_bytes: source_piece * source_size,
     };

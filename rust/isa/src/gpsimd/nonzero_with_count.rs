@@ -108,6 +108,8 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     let base = geometry.offset;
     let is_float = geometry.dtype == Dtype::Float32;
     let mut words = vec![0u32; row];
+    // All rows are read before one is written: they may lie in each other's place.
+    let mut outs = Vec::with_capacity(rows.div_ceil(group as usize));
     for partition in (0..rows).step_by(group as usize) {
         geometry.dims[0] = Dim { stride, count: 1 };
         geometry.offset = base + stride * partition as i64;
@@ -118,8 +120,13 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
         let count = out.len() as u32;
         out.resize(row, padding);
         out.push(count);
-        machine.with_written(&dst, |_, tile| tile.write_words(partition * (row + 1), &out));
+        outs.push(out);
     }
+    machine.with_written(&dst, |_, tile| {
+        for (at, out) in outs.iter().enumerate() {
+            tile.write_words(at * group as usize * (row + 1), out);
+        }
+    });
     Ok(())
 }
 

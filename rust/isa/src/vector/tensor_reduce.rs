@@ -9,7 +9,7 @@ use crate::operator::{Class, Operator, bits_of, same_bits};
 use crate::recurrence;
 use crate::rules::{self, Rule};
 use crate::simd;
-use crate::table::{Definition, Exactness, Kind, Opcode, every_row, keeps_nan, no_work};
+use crate::table::{Definition, Exactness, Kind, Opcode, every_row, no_work};
 use crate::vector::stream_cost;
 use trn3_mem::Violation;
 use trn3_num::Dtype;
@@ -56,7 +56,7 @@ pub const DEFINITION: Definition = Definition {
     exactness: Exactness::BitExact,
     build,
     execute,
-    hides_nan: keeps_nan,
+    hides_nan,
     rows: every_row,
     cost,
     work: no_work,
@@ -192,6 +192,10 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
     machine.with_written(&dst, |_, tile| tile.write_f32(0, &out, cast));
     machine.scratch.tile = values;
     Ok(())
+}
+
+fn hides_nan(instruction: &Instruction) -> bool {
+    Operator::from_code(instruction.constants[0] as u8).hides_nan()
 }
 
 fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost {

@@ -266,7 +266,7 @@ fn execute_bits(
 }
 
 fn hides_nan(instruction: &Instruction) -> bool {
-    let [op0, op1] = operators(instruction).map(|operator| operator.is_some_and(Operator::gives_truth));
+    let [op0, op1] = operators(instruction).map(|operator| operator.is_some_and(Operator::hides_nan));
     op0 || op1
 }
 

@@ -136,7 +136,7 @@ fn operators(instruction: &Instruction) -> [Operator; 2] {
 }
 
 fn hides_nan(instruction: &Instruction) -> bool {
-    operators(instruction)[0].gives_truth()
+    operators(instruction)[0].hides_nan()
 }
 
 /// Replaces each element by the running value of its row; `state` has the rows' values before and after.

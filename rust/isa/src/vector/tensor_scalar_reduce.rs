@@ -153,7 +153,7 @@ fn operators(instruction: &Instruction) -> [Operator; 2] {
 }
 
 fn hides_nan(instruction: &Instruction) -> bool {
-    operators(instruction)[0].gives_truth()
+    operators(instruction)[0].hides_nan()
 }
 
 fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), Violation> {

@@ -149,7 +149,7 @@ fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), V
 }
 
 fn hides_nan(instruction: &Instruction) -> bool {
-    Operator::from_code(instruction.constants[0] as u8).gives_truth()
+    Operator::from_code(instruction.constants[0] as u8).hides_nan()
 }
 
 fn cost(instruction: &Instruction, tables: &Tables<'_>, target: &Target) -> Cost {

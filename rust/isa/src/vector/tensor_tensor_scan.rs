@@ -91,7 +91,7 @@ fn operators(instruction: &Instruction) -> [Operator; 2] {
 }
 
 fn hides_nan(instruction: &Instruction) -> bool {
-    operators(instruction).into_iter().any(Operator::gives_truth)
+    operators(instruction).into_iter().any(Operator::hides_nan)
 }
 
 fn execute(instruction: &Instruction, machine: &mut Machine<'_>) -> Result<(), Violation> {

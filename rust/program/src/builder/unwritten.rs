@@ -5,7 +5,7 @@
 
 use super::{Builder, Fill, FillValue};
 use crate::program::Taint;
-use trn3_isa::{Instruction, Operand, Rows};
+use trn3_isa::{Instruction, Opcode, Operand, Rows, Strictness};
 use trn3_mem::{Coverage, Fault, Space, TensorId, View, Violation};
 use trn3_num::Dtype;
 
@@ -77,15 +77,44 @@ impl Builder {
 
     /// Follows what is written, and what bytes that nothing wrote may reach; `before` are instructions whose results go
     /// into this one.
-    pub(super) fn note_accesses(&mut self, before: &[Instruction], instruction: &Instruction) {
+    ///
+    /// # Errors
+    /// As [`Builder::check_loaded`].
+    pub(super) fn note_accesses(&mut self, before: &[Instruction], instruction: &Instruction) -> Result<(), Violation> {
         let mut taint: Option<Taint> = None;
         for each in before.iter().chain([instruction]) {
             taint = Taint::joined(taint, self.note_reads(each));
         }
         if let Some(taint) = &mut taint {
+            self.check_loaded(instruction)?;
             taint.shows_as_nan &= !self.hides_nan(instruction);
         }
         self.note_writes(instruction, taint);
+        Ok(())
+    }
+
+    /// Reports a register that is loaded from what nothing has written: it may decide places and turns of loops, where
+    /// nobody follows it.
+    ///
+    /// # Errors
+    /// The element itself is unwritten, and the checks are strict.
+    fn check_loaded(&mut self, instruction: &Instruction) -> Result<(), Violation> {
+        if instruction.opcode != Opcode::RegisterLoad {
+            return Ok(());
+        }
+        let certain = !instruction.is_dynamic(0) && !self.is_written(instruction, 0);
+        let source = self.tensors[instruction.operands[0].tensor.index()].name.clone();
+        let (value, level) = if certain {
+            ("is loaded into a register where nothing has written it", Strictness::Documented)
+        } else {
+            ("is loaded into a register and may hold what came from unwritten memory", Strictness::Hardware)
+        };
+        let limit = "registers decide places and loops";
+        let fix = "write the element before it is loaded (memset, dma_copy)";
+        let violation = Violation::new("uninitialized.register", source, value, limit, fix)
+            .of(Fault::Uninitialized)
+            .in_instruction(instruction.opcode.definition().name);
+        self.report(level, violation, instruction.line)
     }
 
     /// What bytes that nothing wrote an instruction may read.
@@ -96,7 +125,10 @@ impl Builder {
                 continue;
             }
             let id = operand.tensor.index();
-            taint = Taint::joined(taint, self.bytes[id].taint);
+            let reinterprets = self.reinterprets(operand);
+            let kept =
+                self.bytes[id].taint.map(|kept| Taint { shows_as_nan: kept.shows_as_nan && !reinterprets, ..kept });
+            taint = Taint::joined(taint, kept);
             if self.bytes[id].written == Coverage::Full || self.scatters(instruction, slot) {
                 continue;
             }
@@ -105,7 +137,8 @@ impl Builder {
                 self.poison(operand.tensor);
                 taint = Taint::joined(taint, self.taint_by_index(instruction, operand));
             } else if !self.is_written(instruction, slot) {
-                let shows_as_nan = holds_nan(self.patterns.table[operand.pattern.0 as usize].dtype);
+                let dtype = self.patterns.table[operand.pattern.0 as usize].dtype;
+                let shows_as_nan = holds_nan(dtype) && !reinterprets;
                 let read = Taint { tensor: operand.tensor, line: instruction.line, shows_as_nan };
                 taint = Taint::joined(taint, Some(read));
                 self.poison(operand.tensor);
@@ -180,7 +213,14 @@ impl Builder {
     fn hides_nan(&self, instruction: &Instruction) -> bool {
         let mut targets = instruction.written_operands();
         (instruction.opcode.definition().hides_nan)(instruction)
-            || targets.any(|target| !holds_nan(self.patterns.table[target.pattern.0 as usize].dtype))
+            || targets.any(|target| {
+                !holds_nan(self.patterns.table[target.pattern.0 as usize].dtype) || self.reinterprets(target)
+            })
+    }
+
+    /// Whether an operand takes a tensor's bytes for another data type, in which its NaN may be numbers.
+    fn reinterprets(&self, operand: &Operand) -> bool {
+        self.patterns.table[operand.pattern.0 as usize].dtype != self.tensors[operand.tensor.index()].dtype
     }
 
     /// Whether an operand is written at a place that is known only when the instruction runs.
@@ -191,7 +231,8 @@ impl Builder {
     /// What an access by index to a tensor that is not written in full may bring. Only floats can tell afterwards.
     fn taint_by_index(&self, instruction: &Instruction, operand: &Operand) -> Option<Taint> {
         let is_float = self.tensors[operand.tensor.index()].dtype.is_float();
-        is_float.then_some(Taint { tensor: operand.tensor, line: instruction.line, shows_as_nan: true })
+        let shows_as_nan = !self.reinterprets(operand);
+        is_float.then_some(Taint { tensor: operand.tensor, line: instruction.line, shows_as_nan })
     }
 
     /// Makes a tensor start as what unwritten memory reads as.
