@@ -5,7 +5,7 @@
 
 use super::{Builder, Fill, FillValue};
 use crate::program::Taint;
-use trn3_isa::{Instruction, Operand, Rows};
+use trn3_isa::{Finding, Instruction, Opcode, Operand, Rows, Strictness};
 use trn3_mem::{Coverage, Fault, Space, TensorId, View, Violation};
 use trn3_num::Dtype;
 
@@ -38,7 +38,7 @@ fn holds_nan(dtype: Dtype) -> bool {
 }
 
 /// The rows of a view that an instruction touches; the whole view, if it touches all.
-fn touched(view: View, rows: Rows) -> Vec<View> {
+pub(super) fn touched(view: View, rows: Rows) -> Vec<View> {
     if rows == Rows::All {
         return vec![view];
     }
@@ -77,15 +77,42 @@ impl Builder {
 
     /// Follows what is written, and what bytes that nothing wrote may reach; `before` are instructions whose results go
     /// into this one.
-    pub(super) fn note_accesses(&mut self, before: &[Instruction], instruction: &Instruction) {
+    ///
+    /// # Errors
+    /// Unwritten bytes are sent to the other core, and the checks are strict.
+    pub(super) fn note_accesses(&mut self, before: &[Instruction], instruction: &Instruction) -> Result<(), Violation> {
         let mut taint: Option<Taint> = None;
         for each in before.iter().chain([instruction]) {
             taint = Taint::joined(taint, self.note_reads(each));
+        }
+        if instruction.opcode == Opcode::Sendrecv {
+            // What the other core does with it is no longer followed.
+            self.note_sent(instruction, taint.take())?;
         }
         if let Some(taint) = &mut taint {
             taint.shows_as_nan &= !self.hides_nan(instruction);
         }
         self.note_writes(instruction, taint);
+        Ok(())
+    }
+
+    /// Bytes that nothing wrote may go to the other core.
+    fn note_sent(&mut self, instruction: &Instruction, taint: Option<Taint>) -> Result<(), Violation> {
+        let Some(taint) = taint else { return Ok(()) };
+        let violation = Violation::new(
+            "uninitialized.sent",
+            self.tensors[taint.tensor.index()].name.clone(),
+            "was read where nothing had written it, and what that read gave may be sent",
+            "the other core gets what has been written",
+            "write the tile before it is sent (memset, dma_copy)",
+        )
+        .of(Fault::Uninitialized)
+        .in_instruction(instruction.opcode.definition().name);
+        if self.options.checks >= Strictness::Documented {
+            return Err(violation);
+        }
+        self.findings.push(Finding { violation, line: instruction.line });
+        Ok(())
     }
 
     /// What bytes that nothing wrote an instruction may read.
