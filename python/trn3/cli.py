@@ -129,7 +129,16 @@ def run(
     """Run a script with ``nki`` on the emulator; options of the script go after ``--``."""
     from trn3 import launch
 
-    runs = launch.run_script(script, arguments or [])
+    if out is not None:
+        # Better now than after an hour of emulation.
+        launch.make_folder(out)
+    try:
+        runs = launch.run_script(script, arguments or [])
+    except Trn3Error:
+        raise
+    except Exception as error:
+        launch.print_error(error, script)
+        raise SystemExit(1) from None
     last = {run.program.kernel: run for run in runs}
     if report:
         for each in last.values():
@@ -165,6 +174,10 @@ def main() -> None:
     except Trn3Error as error:
         print(f"trn3: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    except OSError as error:
+        # What is printed cannot be written; what files say is an error of trn3's by now.
+        print(f"trn3: the output cannot be written ({error.strerror or error})", file=sys.stderr)
+        raise SystemExit(1) from None
 
 
 def _about() -> None:

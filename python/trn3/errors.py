@@ -63,9 +63,14 @@ class Trn3Error(Exception):
                 message += f"; {fix}"
             if rule:
                 message += f" [{rule}]"
-        if where:
-            message += f"\n  at {where}"
         super().__init__(message)
+        if where:
+            self.locate(where)
+
+    def locate(self, where: str) -> None:
+        """Say where in the user's own code it happened."""
+        self.where = where
+        self.args = (f"{self.args[0]}\n  at {where}",)
 
 
 class RuleError(Trn3Error, ValueError):

@@ -13,6 +13,7 @@ import os
 import re
 import runpy
 import sys
+import traceback
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -21,9 +22,10 @@ from trn3 import nki
 from trn3.errors import Trn3Error
 from trn3.nki import _kernel
 from trn3.report import Report
+from trn3.report import page as page_module
 from trn3.system import Run
 
-__all__ = ["run_script", "stand_ins", "summary"]
+__all__ = ["make_folder", "print_error", "run_script", "stand_ins", "summary", "write_reports"]
 
 
 def _torch_xla() -> dict[str, types.ModuleType]:
@@ -130,6 +132,15 @@ def run_script(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> l
     return runs
 
 
+def print_error(error: Exception, script: str | os.PathLike[str]) -> None:
+    """Print an error of a script's own, as Python prints it: from the script's first line on."""
+    name = os.fspath(script)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != name:
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace)
+
+
 def write_reports(runs: Mapping[str, Run], folder: str | os.PathLike[str]) -> list[str]:
     """Write the report of each run as a page, as JSON and as a Perfetto trace.
 
@@ -144,8 +155,41 @@ def write_reports(runs: Mapping[str, Run], folder: str | os.PathLike[str]) -> li
     -------
     list of str
         The files.
+
+    Raises
+    ------
+    Trn3Error
+        They cannot be written.
     """
-    os.makedirs(folder, exist_ok=True)
+    make_folder(folder)
+    try:
+        return _write_reports(runs, folder)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
+def make_folder(folder: str | os.PathLike[str]) -> None:
+    """Make a folder for reports, unless it is there.
+
+    Raises
+    ------
+    Trn3Error
+        It cannot be made, or not be written to.
+    """
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    if not os.access(folder, os.W_OK):
+        raise _unwritable(folder, PermissionError(13, "Permission denied"))
+
+
+def _unwritable(folder: str | os.PathLike[str], error: OSError) -> Trn3Error:
+    reason = error.strerror or error
+    return Trn3Error(f"run: {os.fspath(folder)}: cannot be written ({reason}); name another place [run.out]")
+
+
+def _write_reports(runs: Mapping[str, Run], folder: str | os.PathLike[str]) -> list[str]:
     written = []
     for kernel, run in runs.items():
         name = re.sub(r"[^\w.-]", "_", kernel)
@@ -153,8 +197,7 @@ def write_reports(runs: Mapping[str, Run], folder: str | os.PathLike[str]) -> li
             os.path.join(folder, f"{name}.{ending}") for ending in ("html", "json", "perfetto-trace")
         )
         run.report.write_html(page)
-        with open(figures, "w", encoding="utf-8") as out:
-            out.write(run.report.to_json())
+        page_module.write_whole(run.report.to_json(), figures)
         run.report.write_perfetto(trace)
         written += [page, figures, trace]
     return written

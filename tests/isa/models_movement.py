@@ -72,10 +72,7 @@ def dma_transpose(trial: Trial) -> None:
     axes = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}[len(shape)]
     turned = [shape[axis] for axis in axes]
     dtype = trial.pick(*PLAIN, *PACKED)
-    if trial.chance(0.6):
-        x = in_hbm(trial, dtype, shape)
-    else:
-        x = trial.window(dtype, shape[0], 0, counts=shape[1:])
+    x = in_hbm(trial, dtype, shape) if trial.chance(0.6) else trial.window(dtype, shape[0], 0, counts=shape[1:])
     dst = trial.window(dtype, turned[0], 0, counts=turned[1:], written=True)
     source = x.of(trial.arrays[x.tile])
     trial.gives_bits(dst, np.transpose(source, axes).copy())

@@ -183,6 +183,159 @@ def test_what_neither_core_writes_is_reported_and_what_both_write_in_parts_is_no
     np.testing.assert_array_equal(np.isnan(part.result).all(axis=1), [False, False, True, False])
 
 
+def test_arguments_are_written_in_parts_and_private_tensors_are_each_cores_own():
+    def in_place(x):
+        core = nl.program_id(0)
+        tile = nl.load(x[core : core + 1])
+        nisa.tensor_scalar(tile, tile, nl.add, 1.0 + core)
+        nisa.dma_copy(x[core : core + 1], tile)
+        return x
+
+    def private(x):
+        core = nl.program_id(0)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        own = nl.ndarray(x.shape, x.dtype, buffer=nl.private_hbm)
+        nisa.dma_copy(own, nl.add(nl.load(x), 1.0 + core))
+        nisa.core_barrier(out, (0, 1))
+        nisa.dma_copy(out[core : core + 1], own[core : core + 1])
+        return out
+
+    for kernel in (in_place, private):
+        run = trn3.run(nki.Kernel(kernel)[2], X.copy())
+        np.testing.assert_array_equal(run.result, X + [[1.0], [2.0]])
+        assert run.findings == []
+
+
+# Races and unwritten bytes --------------------------------------------------------------------------------------------
+
+
+def both_write(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(out, x)
+    return out
+
+
+def no_barrier(x):
+    core = nl.program_id(0)
+    shared = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    if core == 1:
+        nisa.dma_copy(shared, x)
+    nisa.core_barrier(out, (0, 1))
+    if core == 0:
+        nisa.dma_copy(shared[0:1], x[1:2])
+    nisa.dma_copy(out[core : core + 1], shared[0:1])
+    return out
+
+
+def late(x, turns):
+    """Core 1 writes what core 0 reads in the next turn of a loop."""
+    core = nl.program_id(0)
+    shared = (
+        nl.zeros(x.shape, x.dtype, buffer=nl.shared_hbm)
+        if core == 0
+        else nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    )
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    for _ in nl.dynamic_range(turns):
+        nisa.core_barrier(shared, (0, 1))
+        if core == 0:
+            nisa.dma_copy(out, shared)
+    if core == 1:
+        nisa.dma_copy(shared, x)
+    return out
+
+
+@pytest.mark.parametrize("kernel", [both_write, no_barrier, lambda x: late(x, 2)])
+def test_what_nothing_orders_is_a_race(kernel):
+    run = trn3.run(nki.Kernel(kernel)[2], X)
+    assert {finding["rule"] for finding in run.findings} == {"cores.race"}
+    assert "core 1" in run.findings[0]["message"]
+    assert run.findings[0]["line"] > 0
+    error = refused(kernel, X, checks="documented")
+    assert isinstance(error, errors.RaceError)
+    assert __file__ in error.where
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_interleaved_parts_are_no_race(step):
+    def kernel(x):
+        core = nl.program_id(0)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        columns = x.shape[1]
+        for at in range(0, columns, 2):
+            first = at + core if step == 2 else at // 2 + core * (columns // 2)
+            nisa.dma_copy(out[:, first : first + 1], x[:, first : first + 1])
+        return out
+
+    run = trn3.run(nki.Kernel(kernel)[2], X)
+    np.testing.assert_array_equal(run.result, X)
+    assert run.findings == []
+
+
+@pytest.mark.parametrize("uninitialized", ["poison", "stop"])
+def test_what_the_other_core_wrote_before_a_barrier_is_written(uninitialized):
+    def kernel(x):
+        shared = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        if nl.program_id(0) == 1:
+            nisa.dma_copy(shared, x)
+        nisa.core_barrier(shared, (0, 1))
+        if nl.program_id(0) == 0:
+            nisa.dma_copy(out, shared)
+        return out
+
+    run = trn3.run(nki.Kernel(kernel)[2], X, options=trn3.RunOptions(uninitialized=uninitialized))
+    np.testing.assert_array_equal(run.result, X)
+    assert run.findings == []
+
+
+def test_what_neither_core_wrote_is_nan_after_a_barrier():
+    def kernel(x):
+        core = nl.program_id(0)
+        shared = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        if core == 0:
+            nisa.dma_copy(shared[0:1], x[0:1])
+        nisa.core_barrier(shared, (0, 1))
+        nisa.dma_copy(out[core : core + 1], shared[core : core + 1])
+        return out
+
+    result = nki.Kernel(kernel)[2](X)
+    np.testing.assert_array_equal(result[0], X[0])
+    assert np.isnan(result[1]).all()
+
+
+def test_unwritten_bytes_that_are_sent_are_a_finding():
+    def kernel(x, written):
+        core = nl.program_id(0)
+        out = nl.ndarray((1, x.shape[1]), x.dtype, buffer=nl.shared_hbm)
+        mine, theirs = (nl.ndarray((1, x.shape[1]), x.dtype) for _ in range(2))
+        if core in written:
+            nisa.dma_copy(mine, x[core : core + 1])
+        nisa.sendrecv(mine, theirs, 1 - core, 1 - core, 0)
+        if core == 0:
+            nisa.dma_copy(out, theirs)
+        return out
+
+    assert trn3.run(nki.Kernel(lambda x: kernel(x, (0, 1)))[2], X).findings == []
+    run = trn3.run(nki.Kernel(lambda x: kernel(x, (0,)))[2], X)
+    assert [finding["rule"] for finding in run.findings] == ["uninitialized.sent"]
+    assert np.isnan(run.result).all()
+    assert refused(lambda x: kernel(x, (0,)), X, checks="documented").rule == "uninitialized.sent"
+
+
+def test_what_both_cores_find_in_a_run_is_said_once():
+    def kernel(x):
+        core = nl.program_id(0)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out[core : core + 1], nl.ndarray((1, x.shape[1]), x.dtype))
+        return out
+
+    findings = trn3.run(nki.Kernel(kernel)[2], X).findings
+    assert [finding["rule"] for finding in findings] == ["uninitialized.output"]
+
+
 # What is refused ------------------------------------------------------------------------------------------------------
 
 

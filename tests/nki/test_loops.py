@@ -448,3 +448,159 @@ def test_views_are_made_run_time_once_and_along_free_dimensions():
 
     assert refused(twice).rule == "tensor.scalar_offset"
     assert refused(partitions).rule == "tensor.scalar_offset"
+
+
+def test_offsets_are_integers_and_move_by_whole_elements():
+    def floats(x):
+        x.ap([[8, 1], [1, 8]], scalar_offset=nl.full((1, 1), 2.0, nl.float32))
+        return x
+
+    def parts(x, dtype):
+        x.ap([[2, 1], [1, 2]], scalar_offset=nisa.register_alloc(1), indirect_dim=1, dtype=dtype)
+        return x
+
+    assert refused(floats).rule == "tensor.scalar_offset"
+    refused_part = refused(lambda x: parts(x, nl.float32), np.ones((4, 8), np.int8))
+    assert refused_part.rule == "tensor.scalar_offset"
+    nki.record(lambda x: parts(x, nl.float32), np.ones((4, 8), np.int32))
+
+
+# What Python may ask of a register -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda x, i: i == 2, "register.value_unknown"),
+        (lambda x, i: i != 2, "register.value_unknown"),
+        (lambda x, i: i < 2, "register.value_unknown"),
+        (lambda x, i: i in (1, 2), "register.value_unknown"),
+        (lambda x, i: range(i), "register.value_unknown"),
+        (lambda x, i: i + 1, "register.arithmetic"),
+        (lambda x, i: 4 - i, "register.arithmetic"),
+        (lambda x, i: -i, "register.arithmetic"),
+        (lambda x, i: i % 2, "register.arithmetic"),
+        (lambda x, i: x[i], "tensor.index_register"),
+        (lambda x, i: x[nl.ds(i, 1)], "register.arithmetic"),
+    ],
+)
+def test_no_value_of_a_register_is_made_up_while_recording(ask, message):
+    def kernel(x):
+        for i in nl.dynamic_range(4):
+            ask(x, i)
+        return x
+
+    with pytest.raises(TypeError, match=rf"\[{message}\]"):
+        nki.simulate(kernel)(np.ones((4, 8), np.float32))
+
+
+def test_registers_are_keys():
+    def kernel(x):
+        first, second = nisa.register_alloc(0), nisa.register_alloc(0)
+        assert len({first: 1, second: 2}) == 2
+        return x
+
+    nki.record(kernel, np.ones((4, 8), np.float32))
+
+
+def negated(x):
+    register = nisa.register_alloc(1)
+    while not register:
+        nisa.register_move(register, 1)
+    return x
+
+
+def joined(x):
+    register = nisa.register_alloc(1)
+    while x is None or register:
+        nisa.register_move(register, 0)
+    return x
+
+
+@pytest.mark.parametrize("kernel", [negated, joined])
+def test_the_whole_test_of_a_while_is_a_register(kernel):
+    with pytest.raises(TypeError, match="only `while register:` can test it"):
+        nki.simulate(kernel)(np.ones((4, 8), np.float32))
+
+
+def endless(x):
+    tile = nl.load(x)
+    register = nisa.register_alloc(1)
+    while register:
+        nisa.tensor_scalar(tile, tile, nl.add, 1.0)
+    return x
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_while_that_cannot_end_is_a_deadlock_on_its_line(eager):
+    error = refused(endless, eager=eager)
+    assert isinstance(error, errors.DeadlockError)
+    assert error.rule == "loop.endless"
+    assert __file__ in error.where
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_while_that_writes_its_register_once_ends(start):
+    def kernel(x):
+        register = nisa.register_alloc(start)
+        while register:
+            nisa.register_move(register, 0)
+        return x
+
+    assert trn3.run(kernel, np.ones((4, 8), np.float32)).turns == [[start]]
+
+
+@pytest.mark.parametrize("depth", [16, 17])
+def test_loops_nest_to_a_depth(depth):
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+
+        def inside(loops):
+            if loops == 0:
+                nisa.tensor_scalar(tile, tile, nl.add, 1.0)
+                return
+            for _ in nl.dynamic_range(1):
+                inside(loops - 1)
+
+        inside(depth)
+        nisa.dma_copy(out, tile)
+        return out
+
+    x = np.ones((4, 8), np.float32)
+    if depth == 16:
+        np.testing.assert_array_equal(nki.simulate(kernel)(x), 2)
+    else:
+        assert refused(kernel).rule == "loop.depth"
+
+
+def test_steps_may_be_of_numpy():
+    def kernel(x):
+        for _ in nl.dynamic_range(np.int32(0), np.int64(5), np.int32(2)):
+            pass
+        return x
+
+    assert trn3.run(kernel, np.ones((4, 8), np.float32)).turns == [[3]]
+
+
+def test_a_register_from_unwritten_memory_is_a_finding():
+    def kernel(x, written):
+        held = nl.ndarray((1, 2), nl.int32)
+        nisa.memset(held[:, :1], 2)
+        total = nl.load(x)
+        turns = nisa.register_alloc()
+        nisa.register_load(turns, held[:, :1] if written else held[:, 1:])
+        for _ in nl.dynamic_range(turns):
+            nisa.tensor_scalar(total, total, nl.add, 1.0)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(out, total)
+        return out
+
+    x = np.zeros((4, 4), np.float32)
+    run = trn3.run(kernel, x, True)
+    assert (run.result == 2).all() and run.findings == []
+    (finding,) = trn3.run(kernel, x, False).findings
+    assert finding["rule"] == "uninitialized.register"
+    for checks in ("documented", "hardware"):
+        with pytest.raises(errors.UninitializedReadError):
+            trn3.run(kernel, x, False, options=trn3.RunOptions(checks=checks))

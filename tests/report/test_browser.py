@@ -10,7 +10,7 @@ import reported
 pytestmark = pytest.mark.skipif(
     chromium.executable() is None, reason="no Chromium here (Debian: apt-get install chromium-headless-shell)"
 )
-RUNS = reported.runs() if chromium.executable() else {}
+RUNS = {**reported.runs(), **reported.edges()} if chromium.executable() else {}
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,7 @@ def test_tables_sort_and_unfold(tab, pages):
 
 
 def test_both_cores_can_be_looked_at(tab, pages):
-    opened(tab, pages, "uneven")
+    opened(tab, pages, "waiting")
     about = "document.querySelector('#figures .lead').textContent"
     first = tab.run(about)
     tab.run("document.querySelectorAll('[role=tab]')[1].click()")
@@ -202,6 +202,24 @@ def test_text_and_marks_stand_out(tab, pages, scheme):
     assert contrast(tab, "soft") > 4.5
     for mark in ("tensor", "vector", "scalar", "gpsimd", "sync", "dma", "accent"):
         assert contrast(tab, mark) > 3, mark
+
+
+def test_a_page_of_nothing_has_no_number_that_is_none(tab, pages):
+    opened(tab, pages, "nothing")
+    text = tab.run("document.body.innerText")
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    assert "Nothing ran." in text
+
+
+def test_the_verdict_is_about_what_decided(tab, pages):
+    opened(tab, pages, "waiting")
+    assert "is the other core's" in tab.run("document.querySelector('p.lead').innerText")
+    path = RUNS["pipelined"].report.critical_path
+    name = max(path.resources, key=path.resources.get)
+    largest = next(group for group in path.groups if group.resource == name and group.instruction)
+    opened(tab, pages, "pipelined")
+    assert f"Its largest piece is {largest.instruction}" in tab.run("document.querySelector('p.lead').innerText")
 
 
 def test_it_prints(tab, pages):

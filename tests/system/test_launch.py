@@ -83,3 +83,59 @@ def test_the_command(script):
     assert str(out / "kernel.html") in done.stderr
     done = subprocess.run([*command[:4], "absent.py"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "trn3: run: absent.py: no such file [run.script]\n")
+
+
+def _printed(folder, source, *options):
+    script = folder / "broken.py"
+    script.write_bytes(source)
+    command = [sys.executable, "-m", "trn3.cli", "run", *options, str(script)]
+    return script, subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("source", "last"),
+    [
+        (b'raise ValueError("boom")', "ValueError: boom"),
+        (b"import nowhere_at_all", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
+        (b"def (", "SyntaxError: invalid syntax"),
+        (b"\x00", "SyntaxError: source code string cannot contain null bytes"),
+    ],
+)
+def test_an_error_of_a_script_is_shown_as_python_shows_it(tmp_path, source, last):
+    _, done = _printed(tmp_path, source)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == last
+    for ours in ("typer", "runpy", "launch.py", "cli.py"):
+        assert ours not in done.stderr
+
+
+def test_an_error_made_in_python_names_the_line_of_the_script(tmp_path):
+    broken = SCRIPT.replace("FACTOR)", "FACTOR).broken").replace("from neighbour import FACTOR", "FACTOR = 2.0")
+    source = broken.replace("nl.multiply(nl.load(x), FACTOR).broken", "nl.sum(nl.load(x), 0)")
+    script, done = _printed(tmp_path, source.encode())
+    assert done.returncode == 2
+    assert "[tensor_reduce.axis]" in done.stderr
+    assert f"at {script}:12" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "/proc/trn3"])
+def test_reports_that_cannot_be_written_are_one_line_before_the_script_runs(tmp_path, name):
+    (tmp_path / "file").touch()
+    _, done = _printed(tmp_path, b'print("ran")', "--out", str(tmp_path / name))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "cannot be written" in done.stderr
+    assert "[run.out]" in done.stderr
+
+
+def test_reports_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    from trn3.report import page
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        page.write_whole("text", tmp_path / "page.html")
+    assert list(tmp_path.iterdir()) == []

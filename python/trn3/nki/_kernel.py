@@ -11,6 +11,7 @@ import functools
 import inspect
 import os
 import time
+import traceback
 import types
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from trn3 import _native, dtypes
-from trn3.errors import RuleError
+from trn3.errors import RuleError, Trn3Error
 
 from . import _session
 from ._inputs import Inputs
@@ -231,8 +232,22 @@ def _trace(
             handles.append(recorder.input(argument, dtypes.dtype(array.dtype), array))
         args, kwargs = inputs.handles(handles)
         outputs: list[Any] = []
-        returned = structure_of(func(*args, **kwargs), outputs)
+        try:
+            returned = structure_of(func(*args, **kwargs), outputs)
+        except Trn3Error as error:
+            _locate(error)
+            raise
     return _Traced(recorder, outputs, returned, check_outputs(outputs))
+
+
+def _locate(error: Trn3Error) -> None:
+    """Add the user's line to an error that was made in Python."""
+    package = os.path.dirname(os.path.dirname(__file__)) + os.sep
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [place for place in frames if not place[0].startswith(package)]
+    if error.where is None and own:
+        file, line = own[-1]
+        error.locate(f"{file}:{line}")
 
 
 def _record(

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
+import numpy as np
+
 from trn3 import _native
 from trn3.errors import RuleError
 
@@ -21,8 +23,8 @@ VirtualRegister = _native.VirtualRegister
 
 
 def _step(what: str, step: Any) -> int:
-    if isinstance(step, int) and not isinstance(step, bool) and 1 <= step < 2**31:
-        return step
+    if isinstance(step, int | np.integer) and not isinstance(step, bool) and 1 <= step < 2**31:
+        return int(step)
     raise RuleError(
         instruction=what,
         operand="step",
@@ -168,7 +170,10 @@ def _while_tests(code: CodeType) -> dict[tuple[int, int], tuple[int, int]]:
     except SyntaxError:
         return {}
     places = {}
-    for node in (node for node in ast.walk(tree) if isinstance(node, ast.While)):
+    for node in ast.walk(tree):
+        # `while not register`, `while register and other`: Python asks the register for less than the whole test.
+        if not isinstance(node, ast.While) or isinstance(node.test, ast.UnaryOp | ast.BoolOp | ast.IfExp):
+            continue
         statement = (node.lineno, node.col_offset)
         places[statement] = places[(node.test.lineno, node.test.col_offset)] = statement
     return places

@@ -205,7 +205,17 @@ def negative(x: Tensor, dtype: Any = None) -> Tensor:
 
 
 def _reduced(x: Tensor, axis: int | Sequence[int], keepdims: bool) -> tuple[int, ...]:
-    axes = {a % x.ndim for a in ([axis] if isinstance(axis, int) else axis)}
+    named = list(axis) if isinstance(axis, list | tuple) else [axis]
+    if any(not isinstance(a, int) or not 1 <= a % x.ndim <= a + x.ndim < 2 * x.ndim for a in named):
+        raise RuleError(
+            instruction="nl.reduction",
+            operand="axis",
+            value=f"is {axis} of {x.ndim} dimensions",
+            limit="the last free dimensions, as an int or a tuple; dimension 0 is the partitions",
+            fix="use nl.transpose, nki.isa.tensor_partition_reduce or nki.isa.nc_matmul across partitions",
+            rule="tensor_reduce.axis",
+        )
+    axes = {a % x.ndim for a in named}
     shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape) if keepdims or a not in axes)
     return shape if len(shape) > 1 else (*shape, 1)
 

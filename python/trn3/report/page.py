@@ -14,7 +14,7 @@ from .plain import place
 if TYPE_CHECKING:
     from .report import Report
 
-__all__ = ["write"]
+__all__ = ["write", "write_whole"]
 
 #: Blocks, tensors, points of a curve and segments that the page holds of one core; more would draw no better.
 BLOCKS_MAX, TENSORS_MAX, BINS, SEGMENTS_MAX = 16_000, 2_000, 800, 4_000
@@ -26,13 +26,18 @@ _SCRIPTS = ("format.js", "rows.js", "timeline.js", "memory.js", "charts.js", "ta
 
 def write(report: Report, path: str | os.PathLike[str], sensitivity: bool | None) -> None:
     """Write the page; a file of that name is replaced in one step."""
+    write_whole(page(report, sensitivity), path)
+
+
+def write_whole(text: str, path: str | os.PathLike[str]) -> None:
+    """Write a text file; a file of that name is replaced in one step, and nothing is left of a failure."""
     name = os.fspath(path)
     temporary = f"{name}.part"
     try:
         with open(temporary, "w", encoding="utf-8", newline="\n") as out:
-            out.write(page(report, sensitivity))
+            out.write(text)
         os.replace(temporary, name)
-    except OSError:
+    except BaseException:
         if os.path.exists(temporary):
             os.unlink(temporary)
         raise

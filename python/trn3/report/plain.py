@@ -140,7 +140,7 @@ def _core(figures: Figures) -> Iterable[str]:
     yield f"transfers: {transfers(figures)}"
     path = figures.critical_path
     whole = ", ".join(f"{name} {share:.1%}" for name, _, share in shares(path.resources, total))
-    yield f"critical path: {whole}"
+    yield f"critical path: {whole or 'nothing ran'}"
     for group in path.groups[:SHOWN]:
         share = group.time_s / total if total else 0.0
         where = place(group.file, group.line) if group.instruction else ""

@@ -21,6 +21,8 @@ pub enum Fault {
     Uninitialized,
     /// Nothing can go on.
     Deadlock,
+    /// Nothing orders two accesses.
+    Race,
 }
 
 /// A broken rule: instruction, operand, value, limit and fix, in that order.

@@ -3,6 +3,7 @@
 mod addresses;
 mod control;
 mod pair;
+mod races;
 mod spilling;
 mod unwritten;
 
@@ -454,13 +455,13 @@ impl Builder {
         if matches!(opcode, Opcode::NcMatmul | Opcode::NcMatmulMx) {
             self.resolve_accumulation(&mut instruction)?;
         }
+        self.met |= opcode.is_meeting();
         for each in before.iter().chain([&instruction]) {
             self.check_control(each)?;
             if self.options.uninitialized == Uninitialized::Stop {
                 self.check_initialized(each)?;
             }
         }
-        self.met |= opcode.is_meeting();
         if definition.kind != Kind::Barrier {
             self.note_accesses(&before, &instruction)?;
         }

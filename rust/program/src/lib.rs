@@ -22,6 +22,6 @@ pub use builder::{Builder, Fill, FillValue, PairError, TensorRequest};
 pub use dependencies::Edges;
 pub use error::FileError;
 pub use liveness::Lifetime;
-pub use loops::{Bound, ExpandError, Loop, LoopKind, Path, expand, turns};
+pub use loops::{Bound, ExpandError, INSTANCES_MAX, Loop, LoopKind, Path, expand, turns};
 pub use program::{Line, Peer, Place, Program, StoredFinding, Taint};
 pub use spill::Spill;

@@ -19,6 +19,7 @@ fn class_of(fault: Fault) -> &'static str {
         Fault::Unspecified => "UnspecifiedError",
         Fault::Uninitialized => "UninitializedReadError",
         Fault::Deadlock => "DeadlockError",
+        Fault::Race => "RaceError",
     }
 }
 

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use trn3_isa::Strictness;
 use trn3_mem::{Bytes, Role, TensorId};
+use trn3_program::StoredFinding;
 use trn3_system::{Cores, Interpreter, Interrupt, RunError, RunOptions};
 
 /// What a run found, and how often the dynamic loops of each core went round.
@@ -100,16 +101,25 @@ impl Program {
     /// What a run found: deviations that the data showed, and what unwritten bytes reached an output, as findings or an
     /// error.
     fn check_outputs(&self, py: Python<'_>, cores: &Cores, checks: Strictness) -> PyResult<Vec<Py<PyAny>>> {
-        let mut found = Vec::new();
+        let mut found: Vec<(StoredFinding, (&str, u32))> = Vec::new();
         for (number, program) in self.program.cores().enumerate() {
-            for finding in cores.core(number).findings() {
-                let stored = trn3_program::StoredFinding::from(finding);
-                let location = program.location(finding.line).unwrap_or(("<unknown>", 0));
-                found.push(errors::finding(py, &stored, location)?.into_any().unbind());
+            let located = |finding: &trn3_isa::Finding| {
+                (StoredFinding::from(finding), program.location(finding.line).unwrap_or(("<unknown>", 0)))
+            };
+            let of_taints = self.check_taints(py, cores.core(0), program, checks)?;
+            for finding in cores.core(number).findings().iter().chain(&of_taints).map(located) {
+                // Both cores run the same lines: what both find is said once.
+                let is_known =
+                    |known: &(StoredFinding, (&str, u32))| known.0.message == finding.0.message && known.1 == finding.1;
+                if number == 0 || !found.iter().any(is_known) {
+                    found.push(finding);
+                }
             }
-            self.check_taints(py, cores.core(0), program, checks, &mut found)?;
         }
-        Ok(found)
+        let dict = |(finding, location): &(StoredFinding, (&str, u32))| {
+            errors::finding(py, finding, *location).map(|dict| dict.into_any().unbind())
+        };
+        found.iter().map(dict).collect()
     }
 
     /// The same for what one core knows of its outputs; their bytes are with the first core.
@@ -119,8 +129,8 @@ impl Program {
         interpreter: &Interpreter,
         program: &trn3_program::Program,
         checks: Strictness,
-        found: &mut Vec<Py<PyAny>>,
-    ) -> PyResult<()> {
+    ) -> PyResult<Vec<trn3_isa::Finding>> {
+        let mut found = Vec::new();
         let outputs = self.program.outputs.iter().zip(&program.taints);
         for (output, taint) in outputs {
             let Some(taint) = taint else { continue };
@@ -145,11 +155,9 @@ impl Program {
             if certain && checks >= Strictness::Documented {
                 return Err(errors::violation(py, &violation, location));
             }
-            let finding = trn3_isa::Finding { violation, line: taint.line };
-            let stored = trn3_program::StoredFinding::from(&finding);
-            found.push(errors::finding(py, &stored, location.unwrap_or(("<unknown>", 0)))?.into_any().unbind());
+            found.push(trn3_isa::Finding { violation, line: taint.line });
         }
-        Ok(())
+        Ok(found)
     }
 }
 
@@ -250,11 +258,11 @@ impl Program {
     fn findings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         // Both cores record the same lines: what both find is said once.
-        let mut known: Vec<(&trn3_program::StoredFinding, (&str, u32))> = Vec::new();
+        let mut known: Vec<(&StoredFinding, (&str, u32))> = Vec::new();
         for program in self.program.cores() {
             for finding in &program.findings {
                 let location = program.location(finding.line).unwrap_or(("<unknown>", 0));
-                let same = |&(other, place): &(&trn3_program::StoredFinding, (&str, u32))| {
+                let same = |&(other, place): &(&StoredFinding, (&str, u32))| {
                     other.message == finding.message && place == location
                 };
                 if program.options.cores == 1 || !known.iter().any(same) {

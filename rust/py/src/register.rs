@@ -3,6 +3,7 @@
 use crate::recorder::Recorder;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::pyclass::CompareOp;
 use trn3_isa::Register;
 
 /// A scalar that the device holds while the kernel runs; made by ``nisa.register_alloc``, or by a dynamic loop.
@@ -17,6 +18,14 @@ fn unknown(what: &str) -> PyErr {
         "{what}: the value of a register is not known while the kernel is recorded; use nl.dynamic_range, nl.fori_loop, \
          nl.while_loop or `while register:`, and .ap(scalar_offset=register) [register.value_unknown]"
     ))
+}
+
+fn arithmetic() -> PyErr {
+    PyTypeError::new_err(
+        "arithmetic: registers of the sequencers do not compute; nisa.register_store it to a (1, 1) tile, compute there, \
+         and nisa.register_load the result; in an index, .ap(offset=constant, scalar_offset=register) adds the two \
+         [register.arithmetic]",
+    )
 }
 
 #[pymethods]
@@ -48,6 +57,50 @@ impl VirtualRegister {
 
     fn __float__(&self) -> PyResult<f64> {
         Err(unknown("float"))
+    }
+
+    fn __richcmp__(&self, _other: &Bound<'_, PyAny>, _operator: CompareOp) -> PyResult<bool> {
+        Err(unknown("comparison"))
+    }
+
+    fn __hash__(&self) -> u64 {
+        u64::from(self.register.number)
+    }
+
+    fn __add__(&self, _other: &Bound<'_, PyAny>) -> PyResult<i64> {
+        Err(arithmetic())
+    }
+
+    fn __radd__(&self, _other: &Bound<'_, PyAny>) -> PyResult<i64> {
+        Err(arithmetic())
+    }
+
+    fn __sub__(&self, _other: &Bound<'_, PyAny>) -> PyResult<i64> {
+        Err(arithmetic())
+    }
+
+    fn __rsub__(&self, _other: &Bound<'_, PyAny>) -> PyResult<i64> {
+        Err(arithmetic())
+    }
+
+    fn __mul__(&self, _other: &Bound<'_, PyAny>) -> PyResult<i64> {
+        Err(arithmetic())
+    }
+
+    fn __rmul__(&self, _other: &Bound<'_, PyAny>) -> PyResult<i64> {
+        Err(arithmetic())
+    }
+
+    fn __floordiv__(&self, _other: &Bound<'_, PyAny>) -> PyResult<i64> {
+        Err(arithmetic())
+    }
+
+    fn __mod__(&self, _other: &Bound<'_, PyAny>) -> PyResult<i64> {
+        Err(arithmetic())
+    }
+
+    fn __neg__(&self) -> PyResult<i64> {
+        Err(arithmetic())
     }
 
     fn __repr__(&self) -> String {

@@ -37,6 +37,12 @@ fn index(item: &Bound<'_, PyAny>) -> PyResult<Index> {
     if item.is_instance_of::<PyEllipsis>() {
         return Ok(Index::Ellipsis);
     }
+    if item.is_instance_of::<VirtualRegister>() {
+        return Err(PyTypeError::new_err(format!(
+            "tensor: index {item:?}: a register is no index; use .ap(pattern, scalar_offset=register), or \
+             .select(dimension, register) [tensor.index_register]"
+        )));
+    }
     if item.hasattr("__index__")?
         && !item.is_instance_of::<PyBool>()
         && let Ok(position) = item.extract()
@@ -117,6 +123,18 @@ impl Tensor {
             if !tile.get().recorder.is(&self.recorder) {
                 return Err(foreign(py, "ap"));
             }
+            let dtype = tile.get().view.dtype;
+            if dtype.is_float() {
+                let violation = Violation::new(
+                    "tensor.scalar_offset",
+                    "scalar_offset",
+                    format!("is a tile of {}", dtype.name()),
+                    "a register holds the bits of its tile, and an offset is an integer",
+                    "copy the offset to an int32 tile",
+                )
+                .in_instruction("ap");
+                return Err(self.raise(py, &violation));
+            }
             Recorder::loaded(&self.recorder, py, &tile.get().view)?
         } else {
             return Err(PyTypeError::new_err(format!(
@@ -124,7 +142,19 @@ impl Tensor {
             )));
         };
         let (old, new) = (self.view.dtype.size_bytes() as i64, view.dtype.size_bytes() as i64);
-        view.scalar = Some(ScalarOffset { register, stride: self.view.dims[axis].stride * old / new });
+        let bytes = self.view.dims[axis].stride * old;
+        if bytes % new != 0 {
+            let violation = Violation::new(
+                "tensor.scalar_offset",
+                "scalar_offset",
+                format!("moves by {bytes} bytes"),
+                format!("a view moves by whole elements, of {new} bytes here"),
+                "give an indirect_dim whose stride is a multiple of the element",
+            )
+            .in_instruction("ap");
+            return Err(self.raise(py, &violation));
+        }
+        view.scalar = Some(ScalarOffset { register, stride: bytes / new });
         self.derived(py, Ok(view))
     }
 

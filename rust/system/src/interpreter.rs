@@ -2,10 +2,10 @@
 
 use crate::options::RunOptions;
 use thiserror::Error;
-use trn3_isa::{Finding, Instruction, Kind, Machine, Opcode, Registers, Scratch, Tables, ValueOptions};
-use trn3_mem::{Bytes, Memory, Role, TensorId, Violation};
+use trn3_isa::{Finding, Instruction, Kind, Machine, Opcode, Registers, Scratch, Tables, ValueOptions, registers_of};
+use trn3_mem::{Bytes, Fault, Memory, Role, TensorId, Violation};
 use trn3_num::{Dtype, decode_slice};
-use trn3_program::{Fill, FillValue, Loop, LoopKind, Path, Program, turns};
+use trn3_program::{Fill, FillValue, INSTANCES_MAX, Loop, LoopKind, Path, Program, turns};
 
 /// Asked between batches of instructions whether to stop.
 pub type Interrupt<'a> = &'a mut dyn FnMut() -> bool;
@@ -201,7 +201,7 @@ impl Interpreter {
         self.position += 1;
         let definition = instruction.opcode.definition();
         if definition.kind == Kind::Loop {
-            self.go_round(code.loops, instruction);
+            self.go_round(code, instruction)?;
             return Ok(WORK_PER_INSTRUCTION);
         }
         let refused = |violation: Violation| RunError::Instruction {
@@ -248,9 +248,8 @@ impl Interpreter {
     }
 
     /// Goes to the body of a loop, back to its beginning, or on.
-    fn go_round(&mut self, loops: &[Loop], mark: &Instruction) {
-        let number = mark.constants[0];
-        let each = &loops[number as usize];
+    fn go_round(&mut self, code: &Code<'_>, mark: &Instruction) -> Result<(), RunError> {
+        let each = &code.loops[mark.constants[0] as usize];
         if mark.opcode == Opcode::LoopBegin {
             let left = match each.kind {
                 LoopKind::Count { start, stop, step, induction } => {
@@ -273,12 +272,20 @@ impl Interpreter {
         };
         if again {
             turning.left = turning.left.saturating_sub(1);
-            self.path.turns[turning.entry] += 1;
+            let gone = &mut self.path.turns[turning.entry];
+            if let LoopKind::While { condition } = each.kind
+                && (u64::from(*gone) >= INSTANCES_MAX || *gone == 1 && !writes(code, each, condition))
+            {
+                let violation = endless(*gone, condition);
+                return Err(RunError::Instruction { violation: Box::new(violation), line: mark.line, core: 0 });
+            }
+            *gone += 1;
             self.position = each.begin as usize + 1;
         } else {
             self.turning.pop();
             self.position = each.end as usize + 1;
         }
+        Ok(())
     }
 
     /// Writes what is written before instruction `at`: poison once, the rest every time.
@@ -313,6 +320,21 @@ impl Interpreter {
             values.iter().any(|value| value.is_nan())
         })
     }
+}
+
+/// Whether an instruction of the loop writes the register.
+fn writes(code: &Code<'_>, each: &Loop, register: u32) -> bool {
+    let body = &code.instructions[each.begin as usize..=each.end as usize];
+    body.iter().any(|instruction| registers_of(instruction).written == Some(register))
+}
+
+/// A loop whose condition never becomes 0.
+fn endless(turns: u32, condition: u32) -> Violation {
+    let value = format!("is register {condition}, not 0 after {turns} turns");
+    let limit = "a loop ends when its register is 0, and this one is not written in the body or never becomes 0";
+    Violation::new("loop.endless", "condition", value, limit, "load the next condition at the end of the body")
+        .of(Fault::Deadlock)
+        .in_instruction("while")
 }
 
 /// Writes a fill; `integer` is what unwritten integers read as.

@@ -22,9 +22,9 @@ const headline = () => {
 };
 
 const verdict = f => {
-  const first = f.critical_path.groups.find(group => group.instruction);
-  if (!first) return h("p.lead", "Nothing ran.");
-  const [name, most] = Object.entries(f.critical_path.resources).filter(([name]) => name !== "none").sort((a, b) => b[1] - a[1])[0];
+  const [[name, most] = ["none", 0]] = Object.entries(f.critical_path.resources).sort((a, b) => b[1] - a[1]);
+  if (name === "none") return h("p.lead", most ? [h("b", percent(most / f.total_s)), " of this core's time is the other core's: nothing here made the total."] : "Nothing ran.");
+  const first = f.critical_path.groups.find(group => group.resource === name && group.instruction);
   return h("p.lead", h("b", percent(most / f.total_s)), ` of the critical path is `, h("b", name === "dma" ? "transfers" : name), `: faster work there gains at most `, h("b", seconds(most)),
     `. Its largest piece is `, h("b", first.instruction), ` (${STEPS[first.step]}), ${percent(first.time_s / f.total_s)}, at `, h("span.mono", placeLink(first.place)), ".");
 };

@@ -48,7 +48,7 @@ const engines = () => {
       columns: [
         { name: "engine", cell: e => h("td.whole", key(hue(e.name)), e.name) },
         { name: "instructions", number: true, cell: e => h("td.num", count(e.instructions)), value: e => e.instructions },
-        { name: "active", number: true, cell: e => h("td.num", percent(e.active_s / total)), value: e => e.active_s },
+        { name: "active", number: true, cell: e => h("td.num", total ? percent(e.active_s / total) : "–"), value: e => e.active_s },
         { name: "", cell: e => h("td", { style: "width:38%;min-width:110px" }, bar(parts(e))) },
         { name: "longest waits", cell: e => h("td.soft", Object.entries(e.stalls).sort((a, b) => b[1] - a[1]).slice(0, 2).map(([cause, s]) => `${waited(cause)} ${percent(s / total)}`).join(", ") || "–") },
       ],

@@ -4,7 +4,10 @@ use super::Builder;
 use crate::loops::{Bound, Loop, LoopKind};
 use crate::program::Line;
 use trn3_isa::{Engine, Finding, Instruction, Opcode, Register, Strictness, loop_mark, registers_of, set_sequencers};
-use trn3_mem::{TensorId, Violation};
+use trn3_mem::{Fault, TensorId, Violation};
+
+/// The most loops inside one another: what waits for what is found by going twice round each of them.
+const DEPTH_MAX: usize = 16;
 
 /// What is known of the loops while recording.
 #[derive(Debug, Default)]
@@ -75,6 +78,14 @@ impl Builder {
     }
 
     fn open(&mut self, kind: LoopKind, line: u32) -> Result<(), Violation> {
+        if self.loops.open.len() == DEPTH_MAX {
+            let value = format!("is the {}th inside one another", DEPTH_MAX + 1);
+            let limit = format!("trn3 follows {DEPTH_MAX} dynamic loops inside one another");
+            let fix = "use nl.static_range for the inner loops";
+            return Err(Violation::new("loop.depth", "loop", value, limit, fix)
+                .of(Fault::Unsupported)
+                .in_instruction("loop"));
+        }
         let number = self.loops.all.len() as u32;
         let begin = self.instructions.len() as u32;
         let outer = self.loops.open.last().copied();

@@ -1,9 +1,10 @@
 //! Two recordings of one kernel, for the two cores of a logical core, made into one Program.
 
+use super::races::races;
 use super::{Builder, FillValue};
 use crate::program::{Peer, Program};
-use trn3_isa::Finding;
-use trn3_mem::{Role, Space, TensorId, TensorInfo, Violation};
+use trn3_isa::{Finding, Strictness};
+use trn3_mem::{Coverage, Role, Space, TensorId, TensorInfo, Violation};
 
 /// A finding that stopped a recording, with its file and line.
 pub type PairError = Box<(Finding, String, u32)>;
@@ -12,7 +13,8 @@ impl Builder {
     /// Ends the recordings of both cores; `outputs` are what each of them returned.
     ///
     /// # Errors
-    /// As [`Builder::finish`]; also `cores.control_flow` if the cores do not declare and return the same shared tensors.
+    /// As [`Builder::finish`]; also `cores.control_flow` if the cores do not declare and return the same shared tensors, and
+    /// `cores.race` when the checks are strict.
     pub fn finish_pair(cores: [Builder; 2], outputs: [&[TensorId]; 2]) -> Result<Program, PairError> {
         let [mut first, mut second] = cores;
         let shared = shared_tensors(&first, &second, outputs).map_err(|violation| {
@@ -24,6 +26,17 @@ impl Builder {
             let written = second.bytes[b.index()].written.clone();
             first.bytes[a.index()].written.join(bytes, &written);
             second.bytes[b.index()].written = first.bytes[a.index()].written.clone();
+            if first.bytes[a.index()].written != Coverage::Full {
+                // After a meeting either may read what neither has written.
+                first.poison(a);
+            }
+        }
+        for finding in races(&first, &second, &shared) {
+            if second.options.checks >= Strictness::Documented {
+                let line = second.lines[finding.line as usize];
+                return Err(Box::new((finding, second.files[line.file as usize].clone(), line.line)));
+            }
+            second.findings.push(finding);
         }
         let mut program = first.finish(outputs[0], false)?;
         let mut other = second.finish(outputs[1], false)?;
@@ -71,6 +84,9 @@ fn shared_tensors(
         && outputs[0].iter().zip(outputs[1]).all(|(&a, &b)| pairs.contains(&(a, b)));
     if !same {
         let names = |builder: &Builder, ids: &[TensorId]| {
+            if ids.is_empty() {
+                return String::from("nothing");
+            }
             ids.iter().map(|id| builder.tensors[id.index()].name.as_str()).collect::<Vec<_>>().join(", ")
         };
         let value = format!("core 0 returns {}", names(first, outputs[0]));

@@ -38,7 +38,7 @@ fn holds_nan(dtype: Dtype) -> bool {
 }
 
 /// The rows of a view that an instruction touches; the whole view, if it touches all.
-fn touched(view: View, rows: Rows) -> Vec<View> {
+pub(super) fn touched(view: View, rows: Rows) -> Vec<View> {
     if rows == Rows::All {
         return vec![view];
     }
@@ -79,11 +79,15 @@ impl Builder {
     /// into this one.
     ///
     /// # Errors
-    /// As [`Builder::check_loaded`].
+    /// Unwritten bytes are sent to the other core or loaded into a register, and the checks are strict.
     pub(super) fn note_accesses(&mut self, before: &[Instruction], instruction: &Instruction) -> Result<(), Violation> {
         let mut taint: Option<Taint> = None;
         for each in before.iter().chain([instruction]) {
             taint = Taint::joined(taint, self.note_reads(each));
+        }
+        if instruction.opcode == Opcode::Sendrecv {
+            // What the other core does with it is no longer followed.
+            self.note_sent(instruction, taint.take())?;
         }
         if let Some(taint) = &mut taint {
             self.check_loaded(instruction)?;
@@ -115,6 +119,21 @@ impl Builder {
             .of(Fault::Uninitialized)
             .in_instruction(instruction.opcode.definition().name);
         self.report(level, violation, instruction.line)
+    }
+
+    /// Bytes that nothing wrote may go to the other core.
+    fn note_sent(&mut self, instruction: &Instruction, taint: Option<Taint>) -> Result<(), Violation> {
+        let Some(taint) = taint else { return Ok(()) };
+        let violation = Violation::new(
+            "uninitialized.sent",
+            self.tensors[taint.tensor.index()].name.clone(),
+            "was read where nothing had written it, and what that read gave may be sent",
+            "the other core gets what has been written",
+            "write the tile before it is sent (memset, dma_copy)",
+        )
+        .of(Fault::Uninitialized)
+        .in_instruction(instruction.opcode.definition().name);
+        self.report(Strictness::Documented, violation, instruction.line)
     }
 
     /// What bytes that nothing wrote an instruction may read.
